@@ -1,0 +1,137 @@
+//! What a server sends: WAITING, ACQUIRED, ERROR.
+
+use std::ops::Deref;
+
+use crate::{ErrorCode, Token, kind};
+
+/// The WAITING frame.
+pub const WAITING: [u8; 1] = [kind::WAITING];
+
+/// The length of an ACQUIRED frame.
+pub const ACQUIRED_BYTES: usize = 9;
+
+/// The longest ERROR frame, which is also the longest frame of a server.
+pub const ERROR_BYTES_MAX: usize = ERROR_HEADER_BYTES + 255;
+
+/// Bytes before the reason: type, code, reason length.
+const ERROR_HEADER_BYTES: usize = 3;
+
+/// The ACQUIRED frame for a grant.
+pub fn acquired(token: Token) -> [u8; ACQUIRED_BYTES] {
+    let mut bytes = [0; ACQUIRED_BYTES];
+    bytes[0] = kind::ACQUIRED;
+    bytes[1..].copy_from_slice(&token.0.to_be_bytes());
+    bytes
+}
+
+/// An encoded ERROR; dereferences to its bytes.
+#[derive(Debug, Clone)]
+pub struct ErrorFrame {
+    bytes: [u8; ERROR_BYTES_MAX],
+    len: usize,
+}
+
+impl ErrorFrame {
+    /// An ERROR with its code's meaning as reason.
+    pub fn new(code: ErrorCode) -> Self {
+        Self::with_reason(code, code.meaning())
+    }
+
+    /// An ERROR with a reason of its own, cut to the longest whole characters within 255 bytes.
+    pub fn with_reason(code: ErrorCode, reason: &str) -> Self {
+        let reason = &reason[..reason.floor_char_boundary(255)];
+        let len = ERROR_HEADER_BYTES + reason.len();
+        let mut bytes = [0; ERROR_BYTES_MAX];
+        bytes[0] = kind::ERROR;
+        bytes[1] = code.0;
+        bytes[2] = u8::try_from(reason.len()).expect("cut to 255 bytes above");
+        bytes[ERROR_HEADER_BYTES..len].copy_from_slice(reason.as_bytes());
+        Self { bytes, len }
+    }
+}
+
+impl Deref for ErrorFrame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// A frame received from a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerFrame {
+    /// The claim is queued.
+    Waiting,
+    /// The claim holds its lock.
+    Acquired(Token),
+    /// The server closes the connection.
+    Error {
+        /// What happened.
+        code: ErrorCode,
+        /// The server's words for it; invalid UTF-8 is replaced. For people, never for decisions.
+        reason: String,
+    },
+}
+
+/// A frame type that no server of this protocol sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server sent a frame of unknown type {0:#04x}")]
+pub struct UnknownFrame(pub u8);
+
+/// Decodes the first frame of `received`, with its length in bytes; `None` while more bytes are needed.
+///
+/// # Errors
+///
+/// The first byte is no frame type of a server; nothing after it can be understood.
+pub fn decode_server_frame(received: &[u8]) -> Result<Option<(ServerFrame, usize)>, UnknownFrame> {
+    let Some(&first) = received.first() else { return Ok(None) };
+    Ok(match first {
+        kind::WAITING => Some((ServerFrame::Waiting, 1)),
+        kind::ACQUIRED => received.get(1..ACQUIRED_BYTES).map(|token| {
+            let token = u64::from_be_bytes(token.try_into().expect("the range has eight bytes"));
+            (ServerFrame::Acquired(Token(token)), ACQUIRED_BYTES)
+        }),
+        kind::ERROR => decode_error(received),
+        other => return Err(UnknownFrame(other)),
+    })
+}
+
+fn decode_error(received: &[u8]) -> Option<(ServerFrame, usize)> {
+    let (&code, &reason_len) = (received.get(1)?, received.get(2)?);
+    let len = ERROR_HEADER_BYTES + usize::from(reason_len);
+    let reason = received.get(ERROR_HEADER_BYTES..len)?;
+    let reason = String::from_utf8_lossy(reason).into_owned();
+    Some((ServerFrame::Error { code: ErrorCode(code), reason }, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_the_bytes_of_the_protocol() {
+        assert_eq!(WAITING, [0x11]);
+        assert_eq!(acquired(Token(0x0102_0304_0506_0708)), [0x12, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(*ErrorFrame::with_reason(ErrorCode(0x18), "no"), [0x13, 0x18, 2, b'n', b'o']);
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let frame = ErrorFrame::with_reason(ErrorCode::STANDBY, &"é".repeat(200));
+        assert_eq!(frame[2], 254);
+        assert_eq!(std::str::from_utf8(&frame[3..]).unwrap(), "é".repeat(127));
+    }
+
+    #[test]
+    fn an_unknown_type_is_an_error_at_once() {
+        assert_eq!(decode_server_frame(&[0x02, 0x11]), Err(UnknownFrame(2)));
+    }
+
+    #[test]
+    fn a_reason_that_is_not_utf8_does_not_hide_the_code() {
+        let (frame, len) = decode_server_frame(&[0x13, 1, 2, 0xff, b'x', 0x11]).unwrap().unwrap();
+        assert_eq!(frame, ServerFrame::Error { code: ErrorCode(1), reason: "\u{fffd}x".into() });
+        assert_eq!(len, 5);
+    }
+}

@@ -1,0 +1,2 @@
+//! monolock.
+fn main() {}
