@@ -1,0 +1,131 @@
+//! What can go wrong, and whose fault it is.
+
+use std::io;
+
+use protocol::{Class, ErrorCode, Token};
+
+/// Why there is no claim.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No address of the server could be reached.
+    #[error("cannot connect to {address}: {source}")]
+    Dial {
+        /// The address as the caller gave it.
+        address: String,
+        /// What the last attempt met.
+        source: io::Error,
+    },
+    /// There was a connection, and the claim on it is lost.
+    #[error(transparent)]
+    Lost(#[from] Loss),
+    /// The caller's name is no lock name.
+    #[error("invalid lock name: {}", .0.meaning())]
+    InvalidName(ErrorCode),
+    /// The caller's lease is below one millisecond or above `u32::MAX` milliseconds.
+    #[error("invalid lease: it must be between 1 ms and {} ms", u32::MAX)]
+    InvalidLease,
+}
+
+impl Error {
+    /// Whether a new attempt may succeed without anybody changing anything.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Dial { .. } => true,
+            Self::Lost(loss) => loss.is_temporary(),
+            Self::InvalidName(_) | Self::InvalidLease => false,
+        }
+    }
+}
+
+/// Why a claim is lost, whether it was waiting or held.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Loss {
+    /// The connection is gone, and with it the claim.
+    #[error("{0}")]
+    ConnectionClosed(Closed),
+    /// Nothing confirmed the claim for 0.8 × lease.
+    #[error("the server did not confirm the claim in time")]
+    HeartbeatTimeout,
+    /// The server did what no server of this protocol does.
+    #[error("protocol violation: {0}")]
+    ProtocolViolation(Violation),
+    /// The server ended the claim and said why.
+    #[error("the server ended the claim: {} ({code}){}{reason}", code.meaning(), if reason.is_empty() { "" } else { ": " })]
+    Server {
+        /// Its class says what to do.
+        code: ErrorCode,
+        /// The server's words, for people.
+        reason: String,
+    },
+}
+
+impl Loss {
+    /// Whether a new claim may succeed without anybody changing anything: after a lost connection and after a
+    /// server condition, not after a client error.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::ConnectionClosed(_) | Self::HeartbeatTimeout => true,
+            Self::ProtocolViolation(_) => false,
+            Self::Server { code, .. } => code.class() == Class::ServerCondition,
+        }
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Closed {
+    /// End of stream: the server closed it without an ERROR.
+    #[error("the server closed the connection")]
+    ByServer,
+    /// Reading or writing failed.
+    #[error("the connection broke: {0}")]
+    Broken(io::ErrorKind),
+}
+
+/// What a server did against the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A frame that answers nothing and is not the push at promotion.
+    #[error("the server sent a frame that nobody asked for")]
+    Unasked,
+    /// ACQUIRED never goes back to WAITING.
+    #[error("WAITING after ACQUIRED")]
+    WaitingAfterAcquired,
+    /// Every ACQUIRED of one connection carries the token of its grant.
+    #[error("the token changed from {granted} to {received}")]
+    TokenChanged {
+        /// The token of the grant.
+        granted: Token,
+        /// The token that came later.
+        received: Token,
+    },
+    /// A frame of a type that no server sends.
+    #[error(transparent)]
+    UnknownFrame(#[from] protocol::UnknownFrame),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_conditions_and_lost_connections_are_temporary_and_client_errors_are_not() {
+        let server = |code| Loss::Server { code, reason: String::new() };
+        assert!(server(ErrorCode::SHUTTING_DOWN).is_temporary());
+        assert!(server(ErrorCode(0x0f)).is_temporary());
+        assert!(!server(ErrorCode(0x10)).is_temporary());
+        assert!(!server(ErrorCode::NOT_AUTHORIZED).is_temporary());
+        assert!(Loss::HeartbeatTimeout.is_temporary());
+        assert!(Error::from(Loss::ConnectionClosed(Closed::ByServer)).is_temporary());
+        assert!(!Loss::ProtocolViolation(Violation::Unasked).is_temporary());
+        assert!(!Error::InvalidLease.is_temporary());
+    }
+
+    #[test]
+    fn a_server_error_is_told_with_its_meaning_its_code_and_the_servers_words() {
+        let loss = |reason: &str| Loss::Server { code: ErrorCode::STANDBY, reason: reason.to_owned() };
+        let meaning = "the server ended the claim: standby: not the active server (0x03)";
+        assert_eq!(loss("").to_string(), meaning);
+        assert_eq!(loss("ask b").to_string(), format!("{meaning}: ask b"));
+    }
+}
