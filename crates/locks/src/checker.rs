@@ -1,0 +1,1 @@
+//! Checks what was observed of locks against the promises.
