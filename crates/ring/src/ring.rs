@@ -1,0 +1,215 @@
+//! The io_uring itself: set-up, one submission queue, one completion queue, one enter.
+
+use std::io;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, squeue};
+
+use crate::unavailable::{Step, Unavailable};
+
+/// Entries of the submission queue (64 B each). A turn that has more to submit enters once more in between.
+pub(crate) const SUBMISSIONS: u32 = 1024;
+
+/// Entries of the ring that only asks whether io_uring works.
+const PROBE_ENTRIES: u32 = 8;
+
+/// How long dropping a ring waits for its operations to be cancelled. Cancelling socket operations takes
+/// microseconds; the limit is for a kernel that never answers.
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// What this kernel offers beyond the required minimum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// A wait that gathers completions for a while before it returns (`IORING_FEAT_MIN_TIMEOUT`, Linux 6.12).
+    pub min_wait: bool,
+}
+
+/// Asks the kernel whether a [`Reactor`](crate::Reactor) can work here, without keeping anything.
+///
+/// # Errors
+///
+/// It cannot; the error names what is missing and the remedy.
+pub fn probe() -> Result<Capabilities, Unavailable> {
+    let ring = Ring::open(PROBE_ENTRIES, 2 * PROBE_ENTRIES)?;
+    crate::buffers::Buffers::new(&ring, 1)?;
+    Ok(ring.capabilities())
+}
+
+/// One completion.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completion {
+    pub(crate) user_data: u64,
+    pub(crate) result: i32,
+    flags: u32,
+}
+
+impl Completion {
+    /// The operation goes on (multishot).
+    pub(crate) fn more(self) -> bool {
+        cqueue::more(self.flags)
+    }
+
+    /// The provided buffer that now belongs to us.
+    pub(crate) fn buffer(self) -> Option<u16> {
+        cqueue::buffer_select(self.flags)
+    }
+}
+
+/// An io_uring that belongs to the thread that opened it (neither `Send` nor `Sync`, through its pointer).
+pub(crate) struct Ring {
+    /// Keeps the registered descriptor of the ring, which the crate remembers per submitter.
+    submitter: Submitter<'static>,
+    uring: NonNull<IoUring>,
+}
+
+impl Ring {
+    pub(crate) fn open(submissions: u32, completions: u32) -> Result<Self, Unavailable> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(completions)
+            .build(submissions)
+            .map_err(|error| Unavailable::new(Step::Setup, error))?;
+        let uring = NonNull::from(Box::leak(Box::new(uring)));
+        // SAFETY: the box is freed only by this Ring's drop, and the submitter does not outlive the Ring.
+        let mut submitter = unsafe { uring.as_ref() }.submitter();
+        // A thread may register 16 rings; one more works with its plain descriptor.
+        let _ = submitter.register_ring_fd();
+        Ok(Self { submitter, uring })
+    }
+
+    fn uring(&self) -> &IoUring {
+        // SAFETY: points to the box leaked in `open`, freed only in `drop`; no `&mut` to it is ever made.
+        unsafe { self.uring.as_ref() }
+    }
+
+    fn submission(&self) -> SubmissionQueue<'_> {
+        // SAFETY: only methods of this module make a queue, each lets it go before it returns or makes another,
+        // and the ring is not Sync.
+        unsafe { self.uring().submission_shared() }
+    }
+
+    fn completion(&self) -> CompletionQueue<'_> {
+        // SAFETY: as in `submission`.
+        unsafe { self.uring().completion_shared() }
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities { min_wait: self.uring().params().is_feature_min_timeout() }
+    }
+
+    /// Registers an empty table of `entries` direct descriptors.
+    pub(crate) fn register_direct_table(&self, entries: u32) -> io::Result<()> {
+        self.submitter.register_files_sparse(entries)
+    }
+
+    /// Puts a descriptor into the table, or takes it out with −1.
+    pub(crate) fn set_direct(&self, slot: u32, fd: i32) -> io::Result<()> {
+        self.submitter.register_files_update(slot, &[fd]).map(drop)
+    }
+
+    /// # Safety
+    ///
+    /// `entries` points to a page-aligned ring of `count` entries that lives until the ring is dropped.
+    pub(crate) unsafe fn register_buffers(&self, entries: u64, count: u16, group: u16) -> io::Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.submitter.register_buf_ring_with_flags(entries, count, group, 0) }
+    }
+
+    /// Makes room for `entries` submissions, by submitting if needed. False if the kernel takes none now.
+    pub(crate) fn make_room(&self, entries: usize) -> bool {
+        let room = || {
+            let queue = self.submission();
+            queue.capacity() - queue.len()
+        };
+        room() >= entries || {
+            // What failed here fails again in the turn's enter, which reports it.
+            let _ = self.submitter.submit();
+            room() >= entries
+        }
+    }
+
+    /// Queues a submission for the next enter.
+    ///
+    /// # Safety
+    ///
+    /// The memory that the entry names stays in place, unread bytes unchanged, until the kernel is done with it.
+    ///
+    /// # Panics
+    ///
+    /// There is no room; see [`Ring::make_room`].
+    pub(crate) unsafe fn push(&self, entry: &squeue::Entry) {
+        // SAFETY: the caller's promise.
+        unsafe { self.submission().push(entry) }.expect("room was made");
+    }
+
+    /// Whether the kernel has taken everything that was pushed.
+    pub(crate) fn all_submitted(&self) -> bool {
+        self.submission().is_empty()
+    }
+
+    /// Whether completions exist that are not in the queue yet: more task work than one enter runs, or an overflow.
+    pub(crate) fn more_behind(&self) -> bool {
+        let queue = self.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Whether completions wait in the kernel because the queue was full.
+    pub(crate) fn overflown(&self) -> bool {
+        self.submission().cq_overflow()
+    }
+
+    /// Whether no completion is in the queue.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.completion().is_empty()
+    }
+
+    pub(crate) fn pop(&self) -> Option<Completion> {
+        let entry = self.completion().next()?;
+        Some(Completion { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() })
+    }
+
+    /// Submits everything and waits for `want` completions, at most `timeout`; with `min_wait_us` it returns with any
+    /// number ≥ 1 once so much time has passed.
+    ///
+    /// # Errors
+    ///
+    /// Only what no later call can mend; timeouts, signals and a crowded queue are a normal return.
+    pub(crate) fn enter(&self, want: usize, timeout: Option<Duration>, min_wait_us: u32) -> io::Result<()> {
+        let timespec = timeout.map(Timespec::from);
+        let mut args = SubmitArgs::new();
+        if let Some(timespec) = &timespec {
+            args = args.timespec(timespec);
+        }
+        if min_wait_us > 0 {
+            args = args.min_wait_usec(min_wait_us);
+        }
+        match self.submitter.submit_with_args(want, &args) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // Time is up; a signal came; completions must be drained first; no memory for a request just now.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Cancels every operation and waits, for a bounded time, until the kernel is done with them.
+    pub(crate) fn cancel_all(&self) {
+        // Nothing in flight (ENOENT) and a timeout are both fine: the ring goes away in any case.
+        let _ = self.submitter.register_sync_cancel(Some(CANCEL_TIMEOUT.into()), CancelBuilder::any());
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The registration holds a reference to the ring: without this it would live as long as the thread.
+        let _ = self.submitter.unregister_ring_fd();
+        // SAFETY: made from a box in `open`; the submitter, the only other user, is not used again.
+        drop(unsafe { Box::from_raw(self.uring.as_ptr()) });
+    }
+}
