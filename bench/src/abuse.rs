@@ -1,0 +1,187 @@
+//! Well-behaved sessions beside clients that misbehave: what the one kind feels of the other.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use protocol::Lease;
+
+use crate::attack::{self, Attack};
+use crate::claim::Claim;
+use crate::clock::{NS_PER_S, as_ns, now_ns};
+use crate::load::{Fleet, Happened, What};
+use crate::pulse::Pulse;
+use crate::server::{self, Server, Start};
+use crate::stats::Latencies;
+use crate::{Verdict, numbered_name};
+
+/// Sessions that behave, and how often each sends a heartbeat.
+const WELL_BEHAVED: usize = 20;
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Their lease: many intervals, so that only a server that lost its grip closes one.
+const LEASE_MS: u32 = 5000;
+
+/// An attack that has not ended this long after it was told to is an error of this tool.
+const ATTACK_OVERTIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long the server may take to serve a newcomer after an attack.
+const RECOVERY_MAX: Duration = Duration::from_secs(10);
+
+/// Random bytes, floods and descriptor exhaustion beside well-behaved sessions.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Length of each phase.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Hard limit of open files that the server gets, to be exhausted.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(128..=16_384))]
+    nofile: u32,
+    /// Fails when a well-behaved heartbeat takes this long.
+    #[arg(long, default_value_t = 50.0)]
+    max_ms: f64,
+    /// Shards of the server.
+    #[arg(long, default_value_t = 2)]
+    shards: usize,
+    /// Makes the random bytes the same again.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Measures and prints.
+pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
+    let limit = server::raise_nofile()?;
+    ensure!(
+        u64::from(options.nofile) + attack::BEYOND_LIMIT as u64 + WELL_BEHAVED as u64 + 100 <= limit,
+        "--nofile {} is too near to this process's own limit of {limit}",
+        options.nofile
+    );
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("{WELL_BEHAVED} sessions, a heartbeat every {INTERVAL:?} each; --seed {seed}");
+    let start = Start { program, shards: options.shards, nofile: Some(u64::from(options.nofile)) };
+    let mut server = Server::start(&start)?;
+    let mut witnesses = Witnesses::join(server.address())?;
+    println!(
+        "{:<16} {:>6}  latency µs: {:>6} {:>7} {:>7} {:>8} {:>7} {:>9}  what happened",
+        "phase", "beats", "p50", "p99", "max", "overdue", "core %", "newcomer"
+    );
+    let phases = [
+        ("quiet", Attack::None),
+        ("random bytes", Attack::RandomBytes { seed }),
+        ("floods", Attack::Floods),
+        ("descriptors", Attack::Descriptors { limit: options.nofile as usize }),
+        ("quiet again", Attack::None),
+    ];
+    let mut worst_ms: f64 = 0.0;
+    for (name, attack) in phases {
+        worst_ms = worst_ms.max(phase(name, attack, options.seconds, &mut server, &mut witnesses)?);
+    }
+    for ended in &witnesses.ended {
+        println!("FAULT well-behaved session {ended}");
+    }
+    Ok(if !witnesses.ended.is_empty() {
+        Verdict::Missed(format!("{} well-behaved sessions were closed", witnesses.ended.len()))
+    } else if worst_ms >= options.max_ms {
+        Verdict::Missed(format!(
+            "a well-behaved heartbeat took {worst_ms:.1} ms, the limit is {}",
+            options.max_ms
+        ))
+    } else {
+        Verdict::Met
+    })
+}
+
+/// Runs one phase and prints its line; returns the worst latency in ms.
+fn phase(
+    name: &str,
+    attack: Attack,
+    seconds: u32,
+    server: &mut Server,
+    witnesses: &mut Witnesses,
+) -> Result<f64> {
+    let address = server.address();
+    let before = server.cpu_time()?;
+    let start_ns = now_ns();
+    let end_ns = start_ns + u64::from(seconds) * NS_PER_S;
+    let stop = AtomicBool::new(false);
+    let story = thread::scope(|scope| {
+        let attacker = scope.spawn(|| attack.run(address, &stop));
+        let give_up_ns = end_ns + as_ns(ATTACK_OVERTIME_MAX);
+        let watched = witnesses.watch(|now| {
+            stop.store(now >= end_ns, Ordering::Relaxed);
+            (now >= end_ns && attacker.is_finished()) || now >= give_up_ns
+        });
+        stop.store(true, Ordering::Relaxed);
+        let story = attacker.join().expect("an attacker does not panic");
+        watched.and(story)
+    })
+    .with_context(|| name.to_owned())?;
+    let elapsed_ns = now_ns() - start_ns;
+    let core = server.cpu_time()?.since_ns(&before) as f64 * 100.0 / elapsed_ns as f64;
+    server.check_alive()?;
+    let newcomer = serve_newcomer(address).with_context(|| format!("after {name}"))?;
+    let Witnesses { latencies, pulse, .. } = witnesses;
+    let [p50, p99] = [0.5, 0.99].map(|share| latencies.quantile_us(share));
+    let (beats, max, overdue) = (latencies.len(), latencies.max_us(), pulse.skipped);
+    println!(
+        "{name:<16} {beats:>6}              {p50:>6.0} {p99:>7.0} {max:>7.0} {overdue:>8} {core:>7.1} {:>6.1} ms  {story}",
+        newcomer.as_secs_f64() * 1e3
+    );
+    ensure!(beats > 0, "no heartbeat was answered");
+    *latencies = Latencies::new();
+    pulse.skipped = 0;
+    Ok(max / 1e3)
+}
+
+/// How long a newcomer takes from its connect to its lock.
+fn serve_newcomer(server: SocketAddr) -> Result<Duration> {
+    let start_ns = now_ns();
+    let lease = Lease::from_ms(LEASE_MS).expect("a positive constant");
+    let mut claim = Claim::send(server, numbered_name("newcomer", usize::try_from(start_ns)?), lease)?;
+    claim.wait_at_most(RECOVERY_MAX)?;
+    claim.expect_acquired().context("a newcomer on a free lock")?;
+    Ok(Duration::from_nanos(now_ns() - start_ns))
+}
+
+/// The sessions that behave.
+struct Witnesses {
+    fleet: Fleet,
+    pulse: Pulse,
+    happened: Vec<Happened>,
+    latencies: Latencies,
+    ended: Vec<String>,
+}
+
+impl Witnesses {
+    fn join(server: SocketAddr) -> Result<Self> {
+        let mut fleet = Fleet::new(server)?;
+        let mut pulse = Pulse::new(as_ns(INTERVAL));
+        let lease = Lease::from_ms(LEASE_MS).expect("a positive constant");
+        fleet.join_all(WELL_BEHAVED, lease, |n| numbered_name("well-behaved", n))?;
+        for index in 0..WELL_BEHAVED {
+            pulse.add(index);
+            // Spread over the interval, as independent clients are.
+            thread::sleep(INTERVAL / WELL_BEHAVED as u32);
+        }
+        Ok(Self { fleet, pulse, happened: Vec::new(), latencies: Latencies::new(), ended: Vec::new() })
+    }
+
+    /// Heartbeats until `done`, which is asked at least once an interval.
+    fn watch(&mut self, done: impl Fn(u64) -> bool) -> Result<()> {
+        while !done(now_ns()) {
+            let next_ns = self.pulse.beat(&mut self.fleet)?;
+            self.fleet.poll(next_ns.saturating_sub(now_ns()), &mut self.happened)?;
+            for Happened { index, what, .. } in &self.happened {
+                match what {
+                    What::Beat { rtt_ns } => self.latencies.record(*rtt_ns),
+                    What::Queued | What::Granted(_) => {}
+                    What::Ended(end) => self.ended.push(format!("{index}: {end}")),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! Child processes that this tool measures: started on a free loopback port, ended with it on every path.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{
+    Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::usage::{self, CpuTime};
+
+/// How long a server may take until it listens. It should take 50 ms.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// Between two looks whether it listens.
+const START_POLL: Duration = Duration::from_millis(5);
+
+/// Lines of a server's diagnostics that are kept, to be shown when it dies.
+const LOG_LINES_MAX: usize = 20;
+
+/// The usual soft limit of open files. Children start with it: a server raises its own.
+const NOFILE_SOFT_USUAL: u64 = 1024;
+
+/// A running server; ended when dropped, and by the kernel when this process ends in any other way.
+pub(crate) struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: Option<JoinHandle<VecDeque<String>>>,
+}
+
+/// How to start a monolock server.
+pub(crate) struct Start<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) shards: usize,
+    /// Hard limit of open files, where it is not this process's own.
+    pub(crate) nofile: Option<u64>,
+}
+
+impl Server {
+    /// Starts a monolock server and waits until it listens.
+    pub(crate) fn start(start: &Start<'_>) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(start.program);
+        command.args(["-listen", &address.to_string(), "-shards", &start.shards.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        tie(&mut command, start.nofile);
+        let mut child = command.spawn().with_context(|| format!("starting {}", start.program.display()))?;
+        let log = keep_last_lines(&mut child);
+        let mut server = Self { child, address, log };
+        server.wait_until_listening()?;
+        Ok(server)
+    }
+
+    /// Starts this tool's own floor as a process of its own, on `cpu` if given.
+    pub(crate) fn start_floor(cpu: Option<usize>) -> Result<Self> {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("floor");
+        if let Some(cpu) = cpu {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        tie(&mut command, None);
+        let mut child = command.spawn().context("starting the floor")?;
+        let address = first_line(&mut child).and_then(|line| {
+            let address = line.trim().strip_prefix("listening ").map(str::to_owned);
+            Ok(address.with_context(|| format!("the floor said {line:?}"))?.parse()?)
+        });
+        let mut server = Self { child, address: ([0; 4], 0).into(), log: None };
+        server.address = address?;
+        Ok(server)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn cpu_time(&self) -> Result<CpuTime> {
+        CpuTime::of(self.child.id())
+    }
+
+    pub(crate) fn anonymous_bytes(&self) -> Result<u64> {
+        usage::anonymous_bytes(self.child.id())
+    }
+
+    pub(crate) fn pinned_cpus(&self) -> Result<Vec<usize>> {
+        usage::pinned_cpus(self.child.id())
+    }
+
+    /// An error with the server's last words if it has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        let Some(status) = self.child.try_wait()? else { return Ok(()) };
+        let lines = self.log.take().map(|reader| reader.join().expect("a reader does not panic"));
+        bail!("the server ended ({status}): {}", Vec::from(lines.unwrap_or_default()).join("\n"))
+    }
+
+    fn wait_until_listening(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while TcpStream::connect_timeout(&self.address, START_MAX).is_err() {
+            self.check_alive()?;
+            ensure!(start.elapsed() < START_MAX, "the server does not listen on {}", self.address);
+            thread::sleep(START_POLL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Kills a child and takes its status, whether or not it has ended already.
+pub(crate) fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The first line that a child prints on its piped standard output.
+pub(crate) fn first_line(child: &mut Child) -> Result<String> {
+    let stdout = child.stdout.as_mut().context("the child's output is not piped")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// Ties a child's life to this one's (whatever ends this process kills the child) and sets its limit of open files:
+/// a hard limit of `nofile` or the one of this process, and the usual soft limit.
+pub(crate) fn tie(command: &mut Command, nofile: Option<u64>) {
+    let parent = getpid();
+    let maximum = nofile.or(getrlimit(Resource::Nofile).maximum);
+    let current = Some(maximum.map_or(NOFILE_SOFT_USUAL, |hard| hard.min(NOFILE_SOFT_USUAL)));
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() != Some(parent) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec `prepare` makes three plain system calls; it neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Raises the soft limit of open files to the hard limit and says what it is.
+pub(crate) fn raise_nofile() -> Result<u64> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).context("raising RLIMIT_NOFILE")?;
+    Ok(maximum.unwrap_or(u64::MAX))
+}
+
+/// Puts the calling thread on one CPU.
+pub(crate) fn pin_to(cpu: usize) -> Result<()> {
+    let mut cpus = CpuSet::new();
+    ensure!(cpu < CpuSet::MAX_CPU, "there is no CPU {cpu}");
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).with_context(|| format!("running on CPU {cpu}"))
+}
+
+/// Puts the calling thread on a CPU that `taken` does not name, the last such one; where there is none it stays free.
+pub(crate) fn pin_away_from(taken: &[usize]) -> Result<Option<usize>> {
+    let allowed = sched_getaffinity(None)?;
+    let free = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu) && !taken.contains(&cpu));
+    if let Some(cpu) = free {
+        pin_to(cpu)?;
+    }
+    Ok(free)
+}
+
+/// Where the server's program is: as asked, beside this tool, or where cargo puts it.
+pub(crate) fn find_program(asked: Option<&Path>) -> Result<PathBuf> {
+    let remedy = "build it with `cargo build --release -p monolock`, or name it with --server PATH";
+    if let Some(path) = asked {
+        ensure!(path.is_file(), "there is no server at {}: {remedy}", path.display());
+        return Ok(path.to_owned());
+    }
+    let beside = env::current_exe()?.with_file_name("monolock");
+    let candidates = [beside, PathBuf::from("target/release/monolock")];
+    match candidates.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => bail!(
+            "there is no server at {} or {}: {remedy}",
+            candidates[0].display(),
+            candidates[1].display()
+        ),
+    }
+}
+
+/// A port that was free a moment ago; the server's own bind decides.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    Ok(listener.local_addr()?)
+}
+
+/// Reads a child's diagnostics to their end, so that it never blocks on them.
+fn keep_last_lines(child: &mut Child) -> Option<JoinHandle<VecDeque<String>>> {
+    let stderr = child.stderr.take()?;
+    Some(thread::spawn(move || {
+        let mut last = VecDeque::with_capacity(LOG_LINES_MAX);
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if last.len() == LOG_LINES_MAX {
+                last.pop_front();
+            }
+            last.push_back(line);
+        }
+        last
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_server_is_one_line_that_names_the_remedy() {
+        let error = find_program(Some(Path::new("/nonexistent/monolock"))).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/monolock") && error.contains("--server"), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_server_that_ends_at_once_is_reported_with_its_last_words() {
+        // It takes none of a server's flags and says so.
+        let program = Path::new("/bin/cat");
+        let started = Server::start(&Start { program, shards: 1, nofile: None });
+        let error = started.err().expect("it never listens").to_string();
+        assert!(error.contains("ended") && error.contains("cat:"), "{error}");
+    }
+}
