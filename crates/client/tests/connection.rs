@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use client::{Closed, Connection, Error, Event, Loss, Violation, request};
+use client::{Alarm, Closed, Connection, Error, Event, Loss, Violation, request};
 use protocol::{ErrorCode, ErrorFrame, HEARTBEAT, Token, UnknownFrame, WAITING, acquired};
 
 /// Nothing here waits longer than this: a test that hangs fails.
@@ -119,6 +120,25 @@ async fn an_unknown_frame_is_a_violation() {
     let violation = Violation::UnknownFrame(UnknownFrame(0x7f));
     assert_eq!(next(&mut connection).await, Event::Lost(Loss::ProtocolViolation(violation)));
     server.join().unwrap();
+}
+
+#[tokio::test]
+async fn an_error_is_read_even_when_the_reset_after_it_already_breaks_the_writing() {
+    let (go_on, gate) = mpsc::channel();
+    let (address, server) = serve(move |stream| {
+        stream.write_all(&acquired(TOKEN)).unwrap();
+        gate.recv_timeout(PATIENCE).unwrap();
+        stream.write_all(&ErrorFrame::with_reason(ErrorCode::STANDBY, "")).unwrap();
+        rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+    });
+    let mut connection = open(&address, 2000).await;
+    assert_eq!(next(&mut connection).await, Event::Acquired(TOKEN));
+    go_on.send(()).unwrap();
+    server.join().unwrap();
+    let heartbeat_due_ns = connection.confirmed_ns() + 500_000_000;
+    Alarm::new().unwrap().wait_until(heartbeat_due_ns).await;
+    let loss = Loss::Server { code: ErrorCode::STANDBY, reason: String::new() };
+    assert_eq!(next(&mut connection).await, Event::Lost(loss));
 }
 
 #[tokio::test]
