@@ -1,0 +1,153 @@
+//! Addresses to listen on, as Go writes them.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// `host:port`: `:9090`, `localhost:7070`, `[::1]:7070`. An empty host and both wildcards stand for every address of the
+/// machine, IPv4 and IPv6.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListenAddress {
+    host: Host,
+    port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    Wildcard,
+    Ip(IpAddr),
+    /// Resolved when the port is opened. IPv6 addresses with a zone too.
+    Name(String),
+}
+
+impl ListenAddress {
+    /// The socket addresses that it stands for, each once.
+    ///
+    /// # Errors
+    ///
+    /// When the name is unknown or cannot be looked up.
+    pub(crate) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let port = self.port;
+        match &self.host {
+            Host::Wildcard => Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into()]),
+            Host::Ip(ip) => Ok(vec![(*ip, port).into()]),
+            Host::Name(name) => {
+                let mut addresses: Vec<SocketAddr> = Vec::new();
+                for address in tokio::net::lookup_host((name.as_str(), port)).await? {
+                    if !addresses.contains(&address) {
+                        addresses.push(address);
+                    }
+                }
+                Ok(addresses)
+            }
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, port) = split(text)?;
+        let port = parse_port(port).ok_or_else(|| format!("{port:?} is not a port: 0 to 65535"))?;
+        let host = match host.parse::<IpAddr>() {
+            _ if host.is_empty() => Host::Wildcard,
+            Ok(ip) if ip.is_unspecified() => Host::Wildcard,
+            Ok(ip) => Host::Ip(ip),
+            Err(_) if host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') => {
+                return Err(format!("{host:?} is not a host"));
+            }
+            Err(_) => Host::Name(host.to_owned()),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+fn parse_port(text: &str) -> Option<u16> {
+    // The standard parser takes a sign.
+    if text.starts_with('+') { None } else { text.parse().ok() }
+}
+
+/// Host and port; the host without its brackets.
+fn split(text: &str) -> Result<(&str, &str), String> {
+    let missing_port = || "the port is missing: write host:port or :port".to_owned();
+    if let Some(bracketed) = text.strip_prefix('[') {
+        let (host, rest) = bracketed.split_once(']').ok_or("the ] after [ is missing")?;
+        let port = rest.strip_prefix(':').filter(|port| !port.is_empty()).ok_or_else(missing_port)?;
+        if !host.contains(':') {
+            return Err("only an IPv6 address stands in brackets".into());
+        }
+        return Ok((host, port));
+    }
+    let (host, port) = text.rsplit_once(':').filter(|(_, port)| !port.is_empty()).ok_or_else(missing_port)?;
+    if host.contains(':') {
+        return Err("an IPv6 address stands in brackets: [::1]:7070".into());
+    }
+    Ok((host, port))
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Wildcard => write!(f, ":{}", self.port),
+            Host::Ip(ip) => SocketAddr::new(*ip, self.port).fmt(f),
+            Host::Name(name) if name.contains(':') => write!(f, "[{name}]:{}", self.port),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> ListenAddress {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_empty_host_and_both_wildcards_are_one_dual_stack_address() {
+        for text in [":7070", "0.0.0.0:7070", "[::]:7070"] {
+            assert_eq!(parsed(text), parsed(":7070"));
+            assert_eq!(parsed(text).resolve().await.unwrap(), ["[::]:7070".parse().unwrap()]);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_stands_for_itself_and_a_name_for_what_it_resolves_to() {
+        for text in ["127.0.0.1:0", "[::1]:65535"] {
+            assert_eq!(parsed(text).to_string(), text);
+            assert_eq!(parsed(text).resolve().await.unwrap(), [text.parse().unwrap()]);
+        }
+        let localhost = parsed("localhost:7070").resolve().await.unwrap();
+        assert!(localhost.iter().all(|address| address.ip().is_loopback() && address.port() == 7070));
+        assert!(!localhost.is_empty());
+    }
+
+    #[test]
+    fn an_address_needs_a_port_and_ipv6_its_brackets() {
+        for text in [
+            "",
+            "7070",
+            "localhost",
+            "localhost:",
+            ":",
+            "::1:7070",
+            "[::1]",
+            "[::1]:",
+            "[::1]7070",
+            "[::1:7070",
+            "[localhost]:7070",
+            "localhost:http",
+            ":65536",
+            ":-1",
+            ":+1",
+            "a b:1",
+            "http://localhost:1",
+            "unix:/path",
+        ] {
+            assert!(text.parse::<ListenAddress>().is_err(), "{text:?}");
+        }
+    }
+}
