@@ -1,0 +1,44 @@
+//! Counters that the intake threads share: a few additions for each connection.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use protocol::ErrorCode;
+
+use super::names::{CODES, code_index};
+
+/// What happened to connections before a shard had them.
+#[derive(Debug, Default)]
+pub(crate) struct IntakeCounters {
+    accepted: AtomicU64,
+    accept_errors: AtomicU64,
+    errors: [AtomicU64; CODES.len()],
+}
+
+impl IntakeCounters {
+    /// A connection was accepted.
+    pub(crate) fn accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Accepting failed, or found no descriptor left.
+    pub(crate) fn accept_failed(&self) {
+        self.accept_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An ERROR was sent.
+    pub(crate) fn protocol_error(&self, code: ErrorCode) {
+        self.errors[code_index(code)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn accepted_total(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn accept_errors_total(&self) -> u64 {
+        self.accept_errors.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn errors(&self, code: ErrorCode) -> u64 {
+        self.errors[code_index(code)].load(Ordering::Relaxed)
+    }
+}
