@@ -1,0 +1,229 @@
+//! `/metrics`, `/healthz` and `/readyz`, on the control thread.
+
+mod readiness;
+mod server;
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::task::JoinHandle;
+
+use crate::clock;
+use crate::metrics::{Exposition, IntakeCounters, Published, Sources};
+use readiness::{Lifecycle, Phase, failing_checks};
+
+/// The text format of Prometheus.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the endpoints answer from. Clones are of the same state.
+#[derive(Clone)]
+pub(crate) struct OpsState(Arc<Inner>);
+
+struct Inner {
+    lifecycle: Lifecycle,
+    shards: Vec<Arc<Published>>,
+    exposition: Mutex<Exposition>,
+}
+
+impl OpsState {
+    /// The state of a server that starts.
+    pub(crate) fn new(shards: Vec<Arc<Published>>, intake: Arc<IntakeCounters>) -> Self {
+        let exposition = Exposition::new(Sources { shards: shards.clone(), intake });
+        let exposition = Mutex::new(exposition);
+        Self(Arc::new(Inner { lifecycle: Lifecycle::default(), shards, exposition }))
+    }
+
+    /// The protocol's port is open.
+    pub(crate) fn set_serving(&self) {
+        self.0.lifecycle.advance(Phase::Serving);
+    }
+
+    /// From now on load balancers should go elsewhere.
+    pub(crate) fn set_shutting_down(&self) {
+        self.0.lifecycle.advance(Phase::ShuttingDown);
+    }
+
+    fn with_exposition<R>(&self, f: impl FnOnce(&mut Exposition) -> R) -> R {
+        f(&mut self.0.exposition.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Serves the endpoints on all `listeners` until the task is aborted, and keeps the metrics in step.
+pub(crate) fn spawn(listeners: Vec<TcpListener>, state: OpsState) -> JoinHandle<()> {
+    tokio::spawn(server::run(listeners, state))
+}
+
+fn router(state: OpsState) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(state)
+}
+
+async fn metrics(State(state): State<OpsState>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], state.with_exposition(Exposition::render))
+}
+
+async fn healthz(State(state): State<OpsState>) -> impl IntoResponse {
+    match state.0.lifecycle.phase() {
+        Phase::Starting | Phase::Serving => (StatusCode::OK, "ok\n"),
+        Phase::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
+    }
+}
+
+async fn readyz(State(state): State<OpsState>) -> impl IntoResponse {
+    let Inner { lifecycle, shards, .. } = &*state.0;
+    let beats_ns = shards.iter().map(|published| published.beat_ns());
+    let failing = failing_checks(clock::monotonic_ns(), lifecycle.phase(), beats_ns);
+    if failing.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, failing.join("\n") + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::{Duration, Instant};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::server::{CONNECTION_TIME_MAX, CONNECTIONS_MAX};
+    use super::*;
+    use crate::metrics::ShardCounters;
+
+    /// A running ops server with one shard.
+    struct Server {
+        address: SocketAddr,
+        state: OpsState,
+        shard: Arc<Published>,
+        task: JoinHandle<()>,
+    }
+
+    impl Server {
+        async fn start() -> Self {
+            let shard = Arc::<Published>::default();
+            let state = OpsState::new(vec![Arc::clone(&shard)], Arc::default());
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let task = spawn(vec![listener], state.clone());
+            Self { address, state, shard, task }
+        }
+
+        fn beat(&self, ago: Duration) {
+            let ago_ns = u64::try_from(ago.as_nanos()).unwrap();
+            ShardCounters::default().publish(&self.shard, clock::monotonic_ns() - ago_ns);
+        }
+
+        async fn connect(&self) -> TcpStream {
+            TcpStream::connect(self.address).await.unwrap()
+        }
+
+        /// Status and body of the answer.
+        async fn request(&self, method: &str, path: &str) -> (u16, String) {
+            let mut stream = self.connect().await;
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: monolock\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        }
+
+        async fn get(&self, path: &str) -> (u16, String) {
+            self.request("GET", path).await
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            self.task.abort();
+        }
+    }
+
+    #[tokio::test]
+    async fn healthz_is_ok_until_shutdown_starts() {
+        let server = Server::start().await;
+        assert_eq!(server.get("/healthz").await, (200, "ok\n".into()));
+        server.state.set_serving();
+        assert_eq!(server.get("/healthz").await, (200, "ok\n".into()));
+        server.state.set_shutting_down();
+        assert_eq!(server.get("/healthz").await.0, 503);
+    }
+
+    #[tokio::test]
+    async fn readyz_follows_the_start_the_shards_beats_and_the_shutdown() {
+        let server = Server::start().await;
+        server.beat(Duration::ZERO);
+        assert_eq!(server.get("/readyz").await, (503, "starting\n".into()));
+        server.state.set_serving();
+        server.beat(Duration::ZERO);
+        assert_eq!(server.get("/readyz").await, (200, "ok\n".into()));
+        server.beat(Duration::from_secs(2));
+        let (status, reason) = server.get("/readyz").await;
+        assert_eq!(status, 503);
+        assert!(reason.starts_with("shard 0: no turn for 2"), "{reason}");
+        server.state.set_shutting_down();
+        assert_eq!(server.get("/readyz").await, (503, "shutting down\n".into()));
+    }
+
+    #[tokio::test]
+    async fn a_scrape_shows_what_was_published_just_before() {
+        let server = Server::start().await;
+        let mut counters = ShardCounters::default();
+        counters.granted(5);
+        counters.publish(&server.shard, clock::monotonic_ns());
+        let (status, text) = server.get("/metrics").await;
+        assert_eq!(status, 200);
+        assert!(text.contains("\nmonolock_acquires_total 1\n"), "{text}");
+        assert!(text.contains("\nprocess_open_fds "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_path_is_404_and_another_method_405() {
+        let server = Server::start().await;
+        assert_eq!(server.get("/").await.0, 404);
+        assert_eq!(server.get("/metrics/").await.0, 404);
+        assert_eq!(server.request("POST", "/metrics").await.0, 405);
+        assert_eq!(server.request("DELETE", "/healthz").await.0, 405);
+        assert_eq!(server.request("HEAD", "/healthz").await, (200, String::new()));
+    }
+
+    #[tokio::test]
+    async fn clients_that_hold_connections_open_do_not_keep_a_probe_out() {
+        let server = Server::start().await;
+        let mut slow = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            let mut stream = server.connect().await;
+            stream.write_all(b"GET /metrics HTT").await.unwrap();
+            slow.push(stream);
+        }
+        let started = Instant::now();
+        assert_eq!(server.get("/healthz").await.0, 200);
+        assert!(started.elapsed() < CONNECTION_TIME_MAX / 2);
+        let mut rest = Vec::new();
+        // The oldest one was closed to make room.
+        let closed = tokio::time::timeout(CONNECTION_TIME_MAX / 2, slow[0].read_to_end(&mut rest)).await;
+        assert!(closed.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_ends_after_its_time_whatever_the_client_does() {
+        let server = Server::start().await;
+        let mut stream = server.connect().await;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let started = tokio::time::Instant::now();
+        // Reset or end: either way it is over.
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(started.elapsed() <= CONNECTION_TIME_MAX + Duration::from_secs(1));
+    }
+}
