@@ -33,7 +33,12 @@
 
 pub mod checker;
 mod index;
+#[cfg(test)]
+mod million;
 mod queue;
+#[cfg(test)]
+#[path = "../tests/common/random.rs"]
+mod random;
 mod record;
 mod slab;
 mod table;

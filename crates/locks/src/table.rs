@@ -27,8 +27,8 @@ const CLOSE_SLOTS_MAX: u32 = 16_384;
 /// a suspect is concerned. Growth copies no record. Nothing is kept for a lock without holder and waiters.
 #[derive(Debug)]
 pub struct Table<C> {
-    sessions: Slab<Session<C>>,
-    locks: Slab<Lock>,
+    pub(crate) sessions: Slab<Session<C>>,
+    pub(crate) locks: Slab<Lock>,
     names: NameIndex,
     wheel: Wheel,
     tokens: Arc<TokenSource>,
@@ -144,15 +144,8 @@ impl<C: Copy> Table<C> {
             return;
         }
         let at = id.index;
-        self.clear_suspicion(at);
-        match &mut self.sessions[at].role {
-            Role::Holder(holder) => {
-                holder.standing = Standing::Reserved(reason);
-                self.counts.reserved += 1;
-                if !self.sessions[at].timer.is_filed() {
-                    self.file_by_lease(at);
-                }
-            }
+        match self.sessions[at].role {
+            Role::Holder(_) => self.reserve(at, reason),
             Role::Waiter(_) => {
                 let gone = self.take_out(turn.now_ns, at, reason, effects);
                 self.make_way(turn, &gone, effects);
@@ -251,7 +244,7 @@ impl<C: Copy> Table<C> {
     }
 
     /// An overdue session has unread input, or is not being read: it comes up again after [`LOOK_AGAIN_NS`], unless it
-    /// is heard.
+    /// is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the wheel is catching up.)
     pub fn look_again(&mut self, now_ns: u64, id: SessionId) {
         if self.sessions.get_mut(id.index, id.generation).is_some() {
             self.wheel.remove(&mut self.sessions, id.index);
@@ -354,6 +347,19 @@ impl<C: Copy> Table<C> {
         self.counts.locks_held += 1;
         let lock = lock.name.clone();
         effects.push(Effect::Granted { conn: session.conn, session: id, lock, token, wait_ns });
+    }
+
+    /// Leaves a holder its lock without its I/O.
+    fn reserve(&mut self, at: u32, reason: Reason) {
+        self.clear_suspicion(at);
+        self.counts.reserved += 1;
+        let session = &mut self.sessions[at];
+        let Role::Holder(holder) = &mut session.role else { panic!("only a holder has something reserved") };
+        holder.standing = Standing::Reserved(reason);
+        // It came up as overdue just now; there is no socket to ask any more.
+        if !session.timer.is_filed() {
+            self.file_by_lease(at);
+        }
     }
 
     /// Removes a session from everything; the end of an ownership is an effect.

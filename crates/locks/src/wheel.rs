@@ -212,3 +212,136 @@ fn far_shift(level: usize) -> u32 {
 fn far_list(level: usize, digit: usize) -> usize {
     NEAR_SLOTS + level * FAR_SLOTS + digit
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::random::{Random, with_seeds};
+
+    impl Timed for Timer {
+        fn timer(&mut self) -> &mut Timer {
+            self
+        }
+    }
+
+    /// The wheel beside a map of the ticks for which each record was filed.
+    struct Pair {
+        wheel: Wheel,
+        records: Slab<Timer>,
+        filed: BTreeMap<u32, u64>,
+        now_tick: u64,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            Self { wheel: Wheel::new(), records: Slab::new(), filed: BTreeMap::new(), now_tick: 0 }
+        }
+
+        fn file_new(&mut self, tick: u64) {
+            let at = self.records.insert(Timer::new());
+            self.wheel.file(&mut self.records, at, tick);
+            self.filed.insert(at, tick);
+        }
+
+        fn remove(&mut self, at: u32) {
+            self.wheel.remove(&mut self.records, at);
+            self.records.remove(at);
+            self.filed.remove(&at);
+        }
+
+        /// Takes out what is due as the table does: what comes up early is filed again. Returns the pops.
+        fn drain(&mut self) -> usize {
+            let mut pops = 0;
+            while let Some(at) = self.wheel.pop(&mut self.records, self.now_tick) {
+                pops += 1;
+                let tick = self.filed[&at];
+                if tick <= self.now_tick {
+                    self.filed.remove(&at);
+                    self.records.remove(at);
+                } else {
+                    self.wheel.file(&mut self.records, at, tick);
+                }
+            }
+            pops
+        }
+
+        fn check(&self) {
+            let first = self.filed.values().min();
+            assert_eq!(self.wheel.next_tick().is_some(), first.is_some());
+            if let Some(&first) = first {
+                assert!(self.wheel.next_tick().unwrap() <= first, "the next look is never late");
+                assert!(first > self.now_tick, "everything due has come up");
+            }
+        }
+    }
+
+    fn random_distance(random: &mut Random) -> u64 {
+        let bits = random.pick(&[1, 4, 13, 14, 15, 20, 26, 32, 33, 38]);
+        random.below(1 << bits)
+    }
+
+    #[test]
+    fn everything_comes_up_by_its_tick_and_nothing_is_lost_whatever_the_clock_does() {
+        with_seeds(300, |mut random| {
+            let mut pair = Pair::new();
+            pair.now_tick = random_distance(&mut random);
+            for _ in 0..300 {
+                match random.below(4) {
+                    0 | 1 => pair.file_new(pair.now_tick + 1 + random_distance(&mut random)),
+                    2 => {
+                        let filed: Vec<u32> = pair.filed.keys().copied().collect();
+                        if !filed.is_empty() {
+                            pair.remove(random.pick(&filed));
+                        }
+                    }
+                    _ => {
+                        let to_next = pair.filed.values().min().map_or(0, |first| first - pair.now_tick);
+                        let far = random_distance(&mut random);
+                        pair.now_tick += random.pick(&[to_next, to_next.saturating_sub(1), 1, far]);
+                        let most = pair.filed.len() * (FAR_LEVELS + 1);
+                        assert!(pair.drain() <= most, "each record comes up at most once a level");
+                        pair.check();
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_clock_jump_over_all_of_time_costs_one_step_a_record_and_level() {
+        let mut pair = Pair::new();
+        let last = u64::MAX / NS_PER_TICK;
+        for tick in [1, NEAR_SLOTS as u64, u64::from(u32::MAX), u64::from(u32::MAX) + 1, last] {
+            pair.file_new(tick);
+        }
+        pair.now_tick = last;
+        assert!(pair.drain() <= 5 * (FAR_LEVELS + 1));
+        assert!(pair.filed.is_empty());
+        assert_eq!(pair.wheel.next_tick(), None);
+    }
+
+    #[test]
+    fn within_the_near_level_a_record_comes_up_once_and_exactly_at_its_tick() {
+        let mut pair = Pair::new();
+        pair.now_tick = 123_456;
+        pair.drain();
+        pair.file_new(pair.now_tick + 10_000);
+        assert_eq!(pair.wheel.next_tick(), Some(133_456));
+        pair.now_tick = 133_455;
+        assert_eq!(pair.drain(), 0);
+        pair.now_tick = 133_456;
+        assert_eq!(pair.drain(), 1);
+    }
+
+    #[test]
+    fn a_record_made_due_comes_up_at_once() {
+        let mut pair = Pair::new();
+        pair.file_new(1_000_000);
+        pair.wheel.make_due(&mut pair.records, 0);
+        assert_eq!(pair.wheel.next_tick(), Some(0));
+        assert_eq!(pair.wheel.pop(&mut pair.records, 0), Some(0));
+        assert!(!pair.records[0].is_filed());
+    }
+}

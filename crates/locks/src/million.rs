@@ -1,0 +1,123 @@
+//! A million waiters on one lock cost no more steps than ten: counted in accesses to session and lock records.
+
+use std::sync::Arc;
+
+use protocol::{Acquire, Lease, LockName};
+
+use crate::{Answer, Effect, Gate, Reason, SessionId, Table, TokenSource, Turn};
+
+const MILLION: u32 = 1_000_000;
+const LEASE_MS: u32 = 10_000;
+
+struct Crowd {
+    table: Table<u32>,
+    turn: Turn,
+    effects: Vec<Effect<u32>>,
+    /// The holder, then the waiters.
+    ids: Vec<SessionId>,
+}
+
+impl Crowd {
+    fn new(waiters: u32) -> Self {
+        let turn = Turn { now_ns: 7_000_000_000, unix_ns: 0, gate: Gate::Open };
+        let table = Table::new(Arc::new(TokenSource::new()));
+        let mut crowd = Self { table, turn, effects: Vec::new(), ids: Vec::new() };
+        (0..=waiters).for_each(|conn| crowd.acquire(conn));
+        crowd
+    }
+
+    fn acquire(&mut self, conn: u32) {
+        let request =
+            Acquire { name: LockName::new("jobs").unwrap(), lease: Lease::from_ms(LEASE_MS).unwrap() };
+        self.effects.clear();
+        self.ids.push(self.table.acquire(&self.turn, conn, request, &mut self.effects).unwrap());
+    }
+
+    /// The accesses of one operation.
+    fn steps(&mut self, operation: impl FnOnce(&mut Self)) -> u64 {
+        let touched = |crowd: &Self| crowd.table.sessions.touched.get() + crowd.table.locks.touched.get();
+        let before = touched(self);
+        self.effects.clear();
+        operation(self);
+        touched(self) - before
+    }
+
+    fn end(&mut self, n: usize) {
+        self.table.end(&self.turn, self.ids[n], Reason::Graceful, &mut self.effects);
+    }
+
+    fn expire_next(&mut self) {
+        let id = self.table.next_overdue(self.turn.now_ns).expect("somebody is overdue");
+        self.table.expire(&self.turn, id, &mut self.effects);
+    }
+}
+
+/// The steps of each operation on a lock with this many waiters.
+fn steps_of_all_operations(waiters: u32) -> Vec<(&'static str, u64)> {
+    let mut crowd = Crowd::new(waiters);
+    let middle = waiters as usize / 2;
+    let mut steps = vec![
+        ("a waiter arrives", crowd.steps(|crowd| crowd.acquire(waiters + 1))),
+        ("a waiter leaves the middle", crowd.steps(|crowd| crowd.end(middle))),
+        ("the holder ends and the first is granted", crowd.steps(|crowd| crowd.end(0))),
+        (
+            "a waiter's heartbeat",
+            crowd.steps(|crowd| {
+                let answer = crowd.table.heartbeat(&crowd.turn, crowd.ids[middle + 1], &mut crowd.effects);
+                assert_eq!(answer, Some(Answer::Waiting));
+            }),
+        ),
+    ];
+    crowd.turn.now_ns += u64::from(LEASE_MS) * 1_000_000 + 1_000_000;
+    let silent = crowd.steps(Crowd::expire_next).max(crowd.steps(Crowd::expire_next));
+    assert!(silent > 0 && crowd.effects.len() <= 3);
+    steps.push(("a claim expires", silent));
+    steps
+}
+
+#[test]
+fn a_million_waiters_on_one_lock_cost_no_more_steps_than_ten() {
+    let ten = steps_of_all_operations(10);
+    let million = steps_of_all_operations(MILLION);
+    for (&(operation, with_ten), &(_, with_a_million)) in ten.iter().zip(&million) {
+        println!("{operation}: {with_ten} steps with ten waiters, {with_a_million} with a million");
+        assert!(with_a_million <= with_ten + 1, "{operation}");
+    }
+}
+
+#[test]
+fn a_million_waiters_that_are_overdue_at_once_are_looked_at_one_by_one() {
+    let mut crowd = Crowd::new(MILLION);
+    crowd.turn.now_ns += u64::from(LEASE_MS) * 1_000_000 + 1_000_000;
+    let mut most = 0;
+    for _ in 0..=MILLION {
+        most = most.max(crowd.steps(Crowd::expire_next));
+    }
+    println!("at most {most} steps an expiry");
+    assert!(most < 64);
+    assert_eq!(crowd.table.next_overdue(crowd.turn.now_ns), None);
+    assert_eq!(crowd.table.counts().sessions, 0);
+    assert!(!crowd.table.contains("jobs"));
+}
+
+#[test]
+fn a_million_sessions_that_come_up_early_are_looked_at_over_many_turns() {
+    let mut table = Table::new(Arc::new(TokenSource::new()));
+    let mut turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open };
+    let mut effects = Vec::new();
+    let lease = Lease::from_ms(60_000).unwrap();
+    let name = LockName::new("jobs").unwrap();
+    for conn in 0..MILLION {
+        let request = Acquire { name: name.clone(), lease };
+        table.acquire(&turn, conn, request, &mut effects).unwrap();
+    }
+    turn.now_ns = lease.as_ns() - 1_000_000_000;
+    let mut turns = 0;
+    while table.next_deadline_ns().unwrap() <= turn.now_ns {
+        let before = table.sessions.touched.get();
+        assert_eq!(table.next_overdue(turn.now_ns), None);
+        assert!(table.sessions.touched.get() - before < 16 * 1024, "a turn's looks are bounded");
+        turns += 1;
+    }
+    assert!(turns >= MILLION / 1024);
+}

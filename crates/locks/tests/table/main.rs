@@ -1,0 +1,10 @@
+//! The table from outside: against a naive model under random operations, and in golden transcripts. Whatever it does
+//! here is also observed by the checker.
+
+mod checked;
+mod model;
+mod random_operations;
+mod transcripts;
+
+#[path = "../common/random.rs"]
+mod random;
