@@ -1,0 +1,100 @@
+//! How many connections fit: the descriptor limit, less what the server needs for itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors kept free for everything but sessions: the ops endpoints' own connections, a file that is opened
+/// for a moment. Scrapes and health checks go on when sessions have taken all the rest.
+const RESERVED: usize = 64;
+
+/// Raises the soft descriptor limit to the hard limit and returns it.
+pub(crate) fn raise_descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The places for connections, shared by the intake, which takes them, and the shards, which give them back.
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    places: usize,
+    taken: AtomicUsize,
+}
+
+/// No place is left for a single connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooFewDescriptors {
+    limit: usize,
+    needed: usize,
+}
+
+impl fmt::Display for TooFewDescriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, needed } = self;
+        write!(f, "the limit of {limit} open files leaves no room for a connection: raise it to more than {needed} (ulimit -Hn, LimitNOFILE=)")
+    }
+}
+
+impl Capacity {
+    /// The capacity under a limit of `limit` descriptors, of which `in_use` are open before the first connection.
+    pub(crate) fn new(limit: usize, in_use: usize) -> Result<Arc<Self>, TooFewDescriptors> {
+        let needed = in_use + RESERVED;
+        if limit <= needed {
+            return Err(TooFewDescriptors { limit, needed });
+        }
+        Ok(Arc::new(Self { places: limit - needed, taken: AtomicUsize::new(0) }))
+    }
+
+    /// The number of connections that fit.
+    pub(crate) fn places(&self) -> usize {
+        self.places
+    }
+
+    /// Takes a place, if one is free.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+        let more = |taken| (taken < self.places).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Place(Arc::clone(self)))
+    }
+}
+
+/// A place for one connection; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Capacity>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_run_out_and_come_back() {
+        let capacity = Capacity::new(RESERVED + 12, 10).unwrap();
+        let first = capacity.take().unwrap();
+        let second = capacity.take().unwrap();
+        assert!(capacity.take().is_none());
+        drop(first);
+        let third = capacity.take().unwrap();
+        assert!(capacity.take().is_none());
+        drop((second, third));
+        assert!(capacity.take().is_some());
+    }
+
+    #[test]
+    fn a_limit_without_room_for_a_connection_is_refused() {
+        let refused = Capacity::new(RESERVED + 10, 10).unwrap_err();
+        assert_eq!(refused, TooFewDescriptors { limit: 74, needed: 74 });
+    }
+}

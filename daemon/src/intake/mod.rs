@@ -1,0 +1,112 @@
+//! The intake: connections are accepted, their first frame is read and checked, and they move to the shard that
+//! owns their lock's name.
+//!
+//! Each thread runs tokio-uring and shares the listeners with the others. Set-up is long, bursty, asynchronous work; it never shares
+//! a loop with the heartbeats of sessions.
+
+mod accept;
+mod setup;
+mod socket;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::capacity::Capacity;
+use crate::metrics::IntakeCounters;
+use crate::shard::Shards;
+use crate::vital;
+
+/// Submission entries of an intake ring; one is used for each readiness poll between two submissions.
+const RING_ENTRIES: u32 = 1024;
+
+/// Completion entries of an intake ring: more than one poll for each descriptor that a usual limit allows, so
+/// that a storm of connections does not overflow it.
+const RING_COMPLETIONS: u32 = 32_768;
+
+/// What every intake thread works with.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) io_timeout: Duration,
+    pub(crate) capacity: Arc<Capacity>,
+    pub(crate) counters: Arc<IntakeCounters>,
+    pub(crate) shards: Shards,
+}
+
+/// Intake threads with their rings set up, waiting for the listeners.
+pub(crate) struct Prepared {
+    threads: Vec<(mpsc::Sender<Arc<[TcpListener]>>, JoinHandle<()>)>,
+    stop: watch::Sender<bool>,
+}
+
+/// Intake threads at work.
+pub(crate) struct Intake {
+    threads: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// Starts `threads` intake threads as far as they can go before the port is open.
+pub(crate) fn prepare(threads: usize, context: &Context) -> io::Result<Prepared> {
+    let (stop, stopped) = watch::channel(false);
+    let threads = (0..threads)
+        .map(|index| {
+            let (listeners, take_listeners) = mpsc::channel();
+            let thread = start_thread(index, take_listeners, context.clone(), stopped.clone())?;
+            Ok((listeners, thread))
+        })
+        .collect::<io::Result<_>>()?;
+    Ok(Prepared { threads, stop })
+}
+
+fn start_thread(
+    index: usize,
+    listeners: mpsc::Receiver<Arc<[TcpListener]>>,
+    context: Context,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<JoinHandle<()>> {
+    let (ready, is_ready) = mpsc::channel();
+    let thread = vital::spawn(format!("intake-{index}"), move || {
+        let mut ring = tokio_uring::uring_builder();
+        ring.setup_cqsize(RING_COMPLETIONS);
+        let mut builder = tokio_uring::builder();
+        builder.entries(RING_ENTRIES).uring_builder(&ring);
+        let runtime = match tokio_uring::Runtime::new(&builder) {
+            Ok(runtime) => runtime,
+            Err(error) => return ready.send(Err(error)).expect("the starter waits for this"),
+        };
+        ready.send(Ok(())).expect("the starter waits for this");
+        // The sender goes away unused when a later step of the start fails.
+        if let Ok(listeners) = listeners.recv() {
+            runtime.block_on(accept::run(&listeners, context, stopped));
+        }
+    })?;
+    is_ready.recv().expect("the thread reports before it ends")?;
+    Ok(thread)
+}
+
+impl Prepared {
+    /// Opens for business: connections are accepted from now on.
+    pub(crate) fn start(self, listeners: Vec<TcpListener>) -> Intake {
+        let listeners: Arc<[TcpListener]> = listeners.into();
+        let threads = self.threads.into_iter().map(|(take, thread)| {
+            take.send(Arc::clone(&listeners)).expect("an intake thread waits for its listeners");
+            thread
+        });
+        Intake { threads: threads.collect(), stop: self.stop }
+    }
+}
+
+impl Intake {
+    /// Stops accepting, answers every connection still in set-up with `0x01`, and waits until all threads are done:
+    /// about [`setup::DRAIN_MAX`] at most.
+    pub(crate) fn stop(self) {
+        self.stop.send_replace(true);
+        for thread in self.threads {
+            thread.join().expect("a vital thread ends the process when it panics");
+        }
+    }
+}

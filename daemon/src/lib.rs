@@ -1,0 +1,55 @@
+//! monolock: a lock server. Named locks with leases, strictly FIFO queues and fencing tokens.
+//!
+//! `ARCHITECTURE.md` beside the workspace's `Cargo.toml` tells how the parts fit.
+#![forbid(unsafe_code)]
+
+mod capacity;
+mod clock;
+mod duration;
+mod exit;
+mod gate;
+mod intake;
+mod listener;
+mod logging;
+mod metrics;
+mod ops;
+mod run;
+mod server;
+mod settings;
+mod shard;
+mod vital;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use logging::Logging;
+use settings::{Ending, Invocation, ServeSettings};
+
+/// The whole program: understands its arguments, the first being the program's name, and does what they ask.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match settings::parse(arguments, settings::environment_variable) {
+        Ok(Invocation::Serve(settings)) => serve(&settings),
+        Ok(Invocation::Run(args)) => run::run(args),
+        Err(Ending::Information(text)) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(Ending::Usage(problem)) => fail(exit::USAGE, &problem),
+    }
+}
+
+fn serve(settings: &ServeSettings) -> ExitCode {
+    let _logging = match Logging::start(settings.log_level, settings.log_format) {
+        Ok(logging) => logging,
+        Err(error) => return fail(exit::OS_ERROR, &format!("cannot start the log's thread: {error}")),
+    };
+    match server::serve(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error.exit_status(), &error.to_string()),
+    }
+}
+
+fn fail(status: u8, problem: &str) -> ExitCode {
+    eprintln!("monolock: {problem}");
+    ExitCode::from(status)
+}

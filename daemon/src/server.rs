@@ -1,0 +1,175 @@
+//! The server's life on the control thread: start in the order that opens the port last, signals, and shutdown in the
+//! order that promotes nobody.
+
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::capacity::{self, Capacity};
+use crate::gate::Gate;
+use crate::listener;
+use crate::metrics::{IntakeCounters, Published};
+use crate::ops::{self, OpsState};
+use crate::settings::ServeSettings;
+use crate::shard::{self, StartError};
+use crate::{exit, intake};
+
+/// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
+const OPS_OUTLAST: Duration = Duration::from_secs(1);
+
+/// Descriptors opened after capacity is reckoned: the protocol listeners, one duplicate an intake thread, sockets in between.
+const DESCRIPTORS_OF_LATE_START: usize = 16;
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    #[error(transparent)]
+    Ring(#[from] ring::Unavailable),
+    #[error("{0}")]
+    Capacity(capacity::TooFewDescriptors),
+    #[error(transparent)]
+    Listen(#[from] listener::BindError),
+    #[error("cannot start {what}: {error}")]
+    System { what: &'static str, error: std::io::Error },
+}
+
+impl ServeError {
+    /// The exit status that tells a supervisor whose matter this is.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::Ring(_) => exit::UNAVAILABLE,
+            Self::Capacity(_) | Self::Listen(_) | Self::System { .. } => exit::OS_ERROR,
+        }
+    }
+}
+
+impl From<StartError> for ServeError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Ring(unavailable) => Self::Ring(unavailable),
+            StartError::Thread(error) => Self::System { what: "a shard's thread", error },
+        }
+    }
+}
+
+/// Runs the server until a signal ends it.
+pub(crate) fn serve(settings: &ServeSettings) -> Result<(), ServeError> {
+    let descriptors = capacity::raise_descriptor_limit();
+    ring::probe()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ServeError::System { what: "the control thread's runtime", error })?;
+    runtime.block_on(control(settings, descriptors))
+}
+
+async fn control(settings: &ServeSettings, descriptors: usize) -> Result<(), ServeError> {
+    // Before anything else, so that a signal during the start is not lost.
+    let mut signals = Signals::new().map_err(|error| ServeError::System { what: "signal handling", error })?;
+
+    let gate = Arc::new(Gate::standalone());
+    let shard_count = settings.shards.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get);
+    let published: Vec<Arc<Published>> = (0..shard_count).map(|_| Arc::default()).collect();
+    let (shards, shard_threads) = shard::start(
+        &shard::Settings {
+            io_timeout: settings.io_timeout,
+            connections_max: descriptors,
+            gate: Arc::clone(&gate),
+            tokens: Arc::default(),
+        },
+        &published,
+    )?;
+
+    let counters = Arc::new(IntakeCounters::default());
+    let state = OpsState::new(published, Arc::clone(&counters));
+    let ops_listeners = match &settings.ops_listen {
+        Some(address) => listener::bind_all(address, "-ops-listen").await?,
+        None => Vec::new(),
+    };
+    let ops_addresses = addresses(&ops_listeners);
+    let ops = ops::spawn(ops_listeners, state.clone());
+
+    let capacity = Capacity::new(descriptors, open_descriptors() + DESCRIPTORS_OF_LATE_START)
+        .map_err(ServeError::Capacity)?;
+    let context = intake::Context { io_timeout: settings.io_timeout, capacity, counters, shards };
+    let intake_threads = (shard_count / 2).max(1);
+    let intake = intake::prepare(intake_threads, &context)
+        .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;
+    let places = context.capacity.places();
+    drop(context);
+
+    let listeners = listener::bind_all(&settings.listen, "-listen").await?;
+    let listening = addresses(&listeners);
+    let intake = intake.start(listeners);
+    state.set_serving();
+    info!(
+        address = listening, ops = ops_addresses, shards = shard_count, connections_max = places,
+        "listening"
+    );
+
+    let signal = signals.next_to_end().await;
+    info!(signal, "shutting down");
+    state.set_shutting_down();
+    let second = tokio::spawn(async move {
+        let signal = signals.next_to_end().await;
+        warn!(signal, "second signal: ending at once");
+        std::process::exit(i32::from(exit::INTERRUPTED));
+    });
+    gate.shut_down();
+    shard_threads.wake();
+    tokio::task::spawn_blocking(move || {
+        intake.stop();
+        shard_threads.join();
+    })
+    .await
+    .expect("stopping does not panic");
+    info!("every session is ended");
+    if settings.ops_listen.is_some() {
+        tokio::time::sleep(OPS_OUTLAST).await;
+    }
+    ops.abort();
+    second.abort();
+    Ok(())
+}
+
+fn addresses(listeners: &[TcpListener]) -> String {
+    let addresses: Vec<String> =
+        listeners.iter().filter_map(|listener| listener.local_addr().ok()).map(|a: SocketAddr| a.to_string()).collect();
+    addresses.join(",")
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// The signals that a server answers.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal that asks the server to end. SIGHUP asks for a reload, and nothing is configured by a file.
+    async fn next_to_end(&mut self) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.hangup.recv() => info!("SIGHUP: no file is configured, nothing to reload"),
+            }
+        }
+    }
+}

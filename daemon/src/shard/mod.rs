@@ -1,0 +1,147 @@
+//! The shards: one pinned thread each, with a ring, a lock table, and all sessions of the locks whose names fall to it.
+//!
+//! A connection reaches its shard once, through the inbox, and stays. Nothing else crosses between shards, so
+//! a heartbeat touches one core, one ring and one session.
+
+mod worker;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use protocol::Acquire;
+use ring::Waker;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::capacity::Place;
+use crate::gate::Gate;
+use crate::metrics::Published;
+use crate::vital;
+use worker::Worker;
+
+/// A connection on its way from the intake to its shard.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: SocketAddr,
+    pub(crate) place: Place,
+    pub(crate) acquire: Acquire,
+    /// What came glued to the ACQUIRE.
+    pub(crate) rest: Vec<u8>,
+}
+
+/// What the shards share.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) io_timeout: Duration,
+    /// The most connections that one shard can have: the size of its table of direct descriptors.
+    pub(crate) connections_max: usize,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) tokens: Arc<locks::TokenSource>,
+}
+
+/// The way to the shards, for the intake.
+#[derive(Clone)]
+pub(crate) struct Shards {
+    /// Keyed with a secret of this process: clients choose names, and must not choose shards.
+    hasher: RandomState,
+    doors: Vec<Door>,
+}
+
+#[derive(Clone)]
+struct Door {
+    inbox: mpsc::Sender<HandOver>,
+    waker: Waker,
+}
+
+/// The running shard threads.
+pub(crate) struct Threads {
+    threads: Vec<JoinHandle<()>>,
+    wakers: Vec<Waker>,
+}
+
+/// Why the shards did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Ring(#[from] ring::Unavailable),
+    #[error("cannot start a shard's thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// The CPUs that this process may run on.
+pub(crate) fn usable_cpus() -> Vec<usize> {
+    // Fails only for a machine with more CPUs than the set has bits; then threads float.
+    let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
+}
+
+/// Starts one thread for each of `published`, pinned to the usable CPUs in turn.
+pub(crate) fn start(settings: &Settings, published: &[Arc<Published>]) -> Result<(Shards, Threads), StartError> {
+    let cpus = usable_cpus();
+    let mut doors = Vec::new();
+    let mut threads = Vec::new();
+    for (index, published) in published.iter().enumerate() {
+        let cpu = cpus.get(index % cpus.len().max(1)).copied();
+        let (inbox, take) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let (settings, published) = (settings.clone(), Arc::clone(published));
+        let thread = vital::spawn(format!("shard-{index}"), move || {
+            if let Some(cpu) = cpu {
+                pin_to(cpu);
+            }
+            match Worker::new(settings, take, published) {
+                Ok(worker) => {
+                    ready.send(Ok(worker.waker())).expect("the starter waits for this");
+                    worker.run();
+                }
+                Err(error) => ready.send(Err(error)).expect("the starter waits for this"),
+            }
+        })?;
+        let waker = is_ready.recv().expect("the thread reports before it ends")?;
+        doors.push(Door { inbox, waker });
+        threads.push(thread);
+    }
+    let wakers = doors.iter().map(|door| door.waker.clone()).collect();
+    Ok((Shards { hasher: RandomState::new(), doors }, Threads { threads, wakers }))
+}
+
+fn pin_to(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    // A CPU that went away since it was listed: the thread floats, which is slower and as correct.
+    let _ = sched_setaffinity(None, &set);
+}
+
+impl Shards {
+    /// Hands a connection to the shard that owns its lock's name.
+    pub(crate) fn hand_over(&self, connection: HandOver) {
+        let hash = u128::from(self.hasher.hash_one(connection.acquire.name.as_str()));
+        let index = usize::try_from((hash * self.doors.len() as u128) >> 64).expect("less than the number of doors");
+        let door = &self.doors[index];
+        // A shard outlives every intake thread.
+        door.inbox.send(connection).expect("the shard takes connections as long as an intake can send them");
+        door.waker.wake();
+    }
+}
+
+impl Threads {
+    /// Makes every shard look at the gate now.
+    pub(crate) fn wake(&self) {
+        for waker in &self.wakers {
+            waker.wake();
+        }
+    }
+
+    /// Waits until every shard has ended its sessions. Only after the gate was shut and the last [`Shards`] dropped.
+    pub(crate) fn join(self) {
+        self.wake();
+        for thread in self.threads {
+            thread.join().expect("a vital thread ends the process when it panics");
+        }
+    }
+}

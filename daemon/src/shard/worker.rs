@@ -1,0 +1,283 @@
+//! One shard's loop: wait, look at the clocks and the gate, apply what came, and only then look at leases.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::Arc;
+use std::time::Duration;
+
+use locks::{Answer, Effect, Reason, SessionId, Table, Turn};
+use protocol::{ErrorCode, ErrorFrame, SessionInput, WAITING, acquired, decode_session};
+use ring::{Ended, Event, Key, Reactor, Waker};
+use tracing::debug;
+
+use super::{HandOver, Settings, StartError};
+use crate::capacity::Place;
+use crate::clock;
+use crate::metrics::{Published, ShardCounters};
+
+/// The longest sleep: readiness judges a shard by its last published beat and allows one second.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+
+/// Connections taken from the inbox in one turn, so that a storm of them does not hold up heartbeats.
+const HAND_OVERS_A_TURN_MAX: usize = 64;
+
+/// Overdue sessions looked at in one turn, each with one system call.
+const LEASES_A_TURN_MAX: usize = 256;
+
+/// Sessions ended in one turn at shutdown.
+const CLOSES_A_TURN_MAX: usize = 256;
+
+/// How long clients may take at shutdown to read their ERROR and close.
+const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
+
+/// What the shard knows of a connection besides its socket.
+#[derive(Debug)]
+struct Connection {
+    /// Set as soon as the lock table has taken the claim, before any of the connection's events is looked at.
+    session: Option<SessionId>,
+    peer: SocketAddr,
+}
+
+/// A shard, on its own thread.
+pub(super) struct Worker {
+    settings: Settings,
+    reactor: Reactor<Connection>,
+    table: Table<Key>,
+    inbox: Receiver<HandOver>,
+    /// No intake can send any more.
+    inbox_closed: bool,
+    /// One for each descriptor that this shard has open.
+    places: Vec<Place>,
+    /// Kept between uses for its memory.
+    effects: Vec<Effect<Key>>,
+    counters: ShardCounters,
+    published: Arc<Published>,
+    turn: Turn,
+    /// Work is left for the next turn, which therefore does not sleep.
+    unfinished: bool,
+    /// Since when the gate is shut for good.
+    shut_down_ns: Option<u64>,
+}
+
+impl Worker {
+    /// Sets the shard up; must run on the shard's thread, which the ring belongs to.
+    pub(super) fn new(
+        settings: Settings,
+        inbox: Receiver<HandOver>,
+        published: Arc<Published>,
+    ) -> Result<Self, StartError> {
+        let config = ring::Config {
+            sockets_max: u32::try_from(settings.connections_max).unwrap_or(u32::MAX),
+            io_timeout: settings.io_timeout,
+            ..ring::Config::default()
+        };
+        Ok(Self {
+            reactor: Reactor::new(config)?,
+            table: Table::new(Arc::clone(&settings.tokens)),
+            inbox,
+            inbox_closed: false,
+            places: Vec::new(),
+            effects: Vec::new(),
+            counters: ShardCounters::default(),
+            published,
+            turn: look(&settings),
+            unfinished: false,
+            shut_down_ns: None,
+            settings,
+        })
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        self.reactor.waker()
+    }
+
+    /// Serves until the gate is shut and every session has been ended.
+    pub(super) fn run(mut self) {
+        while !self.is_done() {
+            let sleep = self.sleep();
+            self.reactor.wait(Some(sleep)).expect("the ring of a running shard works");
+            self.turn = look(&self.settings);
+            self.unfinished = false;
+            if self.turn.gate == locks::Gate::ShuttingDown {
+                self.close_sessions();
+            }
+            self.take_events();
+            self.look_at_leases();
+            self.finish_turn();
+        }
+        self.counters.publish(&self.published, clock::monotonic_ns());
+    }
+
+    fn take_events(&mut self) {
+        loop {
+            match self.reactor.next_event() {
+                None => return,
+                Some(Event::Woken) => self.take_hand_overs(),
+                Some(Event::Received { key, data, bytes }) => {
+                    let session = data.session;
+                    let input = decode_session(bytes);
+                    if let Some(session) = session {
+                        self.received(key, session, input);
+                    }
+                }
+                Some(Event::Ended { key, how }) => self.ended(key, how),
+            }
+        }
+    }
+
+    fn take_hand_overs(&mut self) {
+        for _ in 0..HAND_OVERS_A_TURN_MAX {
+            match self.inbox.try_recv() {
+                Ok(connection) => self.adopt(connection),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.inbox_closed = true;
+                    return;
+                }
+            }
+        }
+        self.reactor.waker().wake();
+    }
+
+    /// Takes a connection in: its claim is ordered, and its lease begins, here.
+    fn adopt(&mut self, connection: HandOver) {
+        let HandOver { socket, peer, place, acquire, rest } = connection;
+        let key = match self.reactor.insert(socket, Connection { session: None, peer }) {
+            Ok(key) => key,
+            Err(error) => return debug!(%peer, %error, "connection ended before its shard took it"),
+        };
+        self.places.push(place);
+        match self.table.acquire(&self.turn, key, acquire, &mut self.effects) {
+            Ok(session) => {
+                self.reactor.get_mut(key).expect("inserted above").session = Some(session);
+                self.carry_out();
+                if !rest.is_empty() {
+                    self.received(key, session, decode_session(&rest));
+                }
+            }
+            Err(code) => self.refuse(key, code),
+        }
+    }
+
+    /// The hot path: a heartbeat is answered from its session's record.
+    fn received(&mut self, key: Key, session: SessionId, input: SessionInput) {
+        if input.heartbeats > 0 {
+            self.counters.heartbeats += input.heartbeats as u64;
+            match self.table.heartbeat(&self.turn, session, &mut self.effects) {
+                Some(Answer::Acquired(token)) => {
+                    let frame = acquired(token);
+                    (0..input.heartbeats).for_each(|_| self.reactor.send(key, &frame));
+                }
+                Some(Answer::Waiting) => (0..input.heartbeats).for_each(|_| self.reactor.send(key, &WAITING)),
+                // The gate is closed: nothing is confirmed, and the session is about to be ended.
+                None => {}
+            }
+        }
+        if let Some(code) = input.violation {
+            self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects);
+            self.refuse(key, code);
+        }
+        self.carry_out();
+    }
+
+    fn ended(&mut self, key: Key, how: Ended) {
+        let Some(Connection { session: Some(session), peer }) = self.reactor.close(key) else { return };
+        debug!(%peer, ?how, "connection ended");
+        match how {
+            Ended::Eof | Ended::Reset => self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects),
+            Ended::SendTimeout => self.table.end(&self.turn, session, Reason::IoTimeout, &mut self.effects),
+            // The local kernel's own conclusion: the client may be alive and believe in its lock until the lease is over.
+            Ended::Silent(_) => self.table.silence(&self.turn, session, Reason::Expired, &mut self.effects),
+        }
+        self.carry_out();
+    }
+
+    /// Expires sessions whose lease is over, each only after its own socket was asked.
+    fn look_at_leases(&mut self) {
+        for _ in 0..LEASES_A_TURN_MAX {
+            let Some(session) = self.table.next_overdue(self.turn.now_ns) else { return };
+            if self.may_have_been_heard(session) {
+                self.table.look_again(self.turn.now_ns, session);
+            } else {
+                self.table.expire(&self.turn, session, &mut self.effects);
+                self.carry_out();
+            }
+        }
+        self.unfinished = true;
+    }
+
+    /// Whether the session's heartbeat may lie unread. One whose reading is paused is judged by the reactor's io-timeout
+    /// instead, one whose I/O was given up by its lease alone.
+    fn may_have_been_heard(&self, session: SessionId) -> bool {
+        let Some(key) = self.table.session(session).map(|session| session.conn) else { return false };
+        self.reactor.get(key).is_some() && (!self.reactor.is_reading(key) || self.reactor.has_unread(key))
+    }
+
+    fn close_sessions(&mut self) {
+        self.shut_down_ns.get_or_insert(self.turn.now_ns);
+        let more = self.table.close_some(&self.turn, CLOSES_A_TURN_MAX, Reason::Shutdown, &mut self.effects);
+        self.unfinished |= more;
+        self.carry_out();
+    }
+
+    /// Does what the lock table decided, in its order.
+    fn carry_out(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        let mut released = false;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Queued { conn, .. } => self.reactor.send(conn, &WAITING),
+                Effect::Granted { conn, token, wait_ns, .. } => {
+                    self.reactor.send(conn, &acquired(token));
+                    self.counters.granted(wait_ns);
+                    self.counters.hand_overs_this_turn += u64::from(released);
+                }
+                Effect::Released { held_ns, reason, .. } => {
+                    released = true;
+                    self.counters.released(reason, held_ns);
+                }
+                Effect::End { conn, error: Some(code), .. } => self.refuse(conn, code),
+                Effect::End { conn, error: None, .. } => {
+                    self.reactor.close(conn);
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn refuse(&mut self, key: Key, code: ErrorCode) {
+        if self.reactor.close_after(key, &ErrorFrame::new(code)).is_some() {
+            self.counters.protocol_error(code);
+        }
+    }
+
+    fn finish_turn(&mut self) {
+        let descriptors = self.reactor.open() + self.reactor.closing();
+        self.places.truncate(descriptors);
+        self.counters.finish_turn(self.turn.now_ns, clock::monotonic_ns(), self.table.counts());
+        self.counters.publish_if_due(&self.published);
+    }
+
+    fn sleep(&self) -> Duration {
+        if self.unfinished {
+            return Duration::ZERO;
+        }
+        let now_ns = clock::monotonic_ns();
+        let until = |deadline_ns: u64| Duration::from_nanos(deadline_ns.saturating_sub(now_ns));
+        let lease = self.table.next_deadline_ns().map_or(SLEEP_MAX, until);
+        let publication = self.counters.publication_due_ns().map_or(SLEEP_MAX, until);
+        lease.min(publication).min(SLEEP_MAX)
+    }
+
+    fn is_done(&self) -> bool {
+        let Some(since_ns) = self.shut_down_ns else { return false };
+        let drained = self.reactor.closing() == 0 || self.turn.now_ns - since_ns >= SHUTDOWN_DRAIN_NS_MAX;
+        self.inbox_closed && self.table.counts().sessions == 0 && drained
+    }
+}
+
+/// One look at the clocks and the gate: after the wait, so that a process that was stopped past its leadership
+/// confirms nothing of what then lies in its queues.
+fn look(settings: &Settings) -> Turn {
+    Turn { now_ns: clock::monotonic_ns(), unix_ns: clock::unix_ns(), gate: settings.gate.look() }
+}

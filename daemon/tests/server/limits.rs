@@ -1,0 +1,163 @@
+//! Limits: descriptors that run out, garbage, floods. Other sessions and the process live on.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::{MONOLOCK, Peer, Server, acquire};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// How late a well-behaved session's answer may be here. The measuring tool prints the strict figures.
+const PROMPT: Duration = Duration::from_millis(1000);
+
+/// A server that may open `limit` descriptors.
+fn with_descriptors(limit: usize, flags: &[&str]) -> Server {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), MONOLOCK]);
+    command.args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0", "-shards", "1"]).args(flags);
+    Server::spawn(command)
+}
+
+fn cpu_time(server: &Server) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid().as_raw_nonzero())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+#[test]
+fn exhausted_descriptors_break_no_session_spin_nothing_and_heal() {
+    let server = with_descriptors(160, &[]);
+    let mut sessions: Vec<Peer> = Vec::new();
+    // Connections beyond the capacity wait in the kernel's queue.
+    for index in 0..200 {
+        sessions.push(server.claim(&format!("lock-{index}"), LEASE));
+    }
+    let served = server.metric("monolock_connections_accepted_total");
+    assert!(served < 160.0, "the limit is a limit");
+    crate::harness::wait_for("a failed accept", || (server.metric("monolock_accept_errors_total") > 0.0).then_some(()));
+    let (_, _) = (server.get("/healthz"), server.get("/readyz"));
+
+    let accepted = server.metric("monolock_connections_accepted_total") as usize;
+    assert!(accepted > 10, "some are served: {accepted}");
+    let (served, waiting) = sessions.split_at_mut(accepted);
+    for peer in served.iter_mut() {
+        peer.acquired();
+        peer.heartbeat();
+        peer.acquired();
+    }
+    let before = cpu_time(&server);
+    assert!(waiting[0].is_silent_for(Duration::from_secs(1)));
+    let spent = cpu_time(&server) - before;
+    assert!(spent < Duration::from_millis(500), "{spent:?} of CPU in a second of waiting");
+
+    // Descriptors come free: those who waited are served, in the kernel's order.
+    let waiting = waiting.len();
+    let mut served = sessions;
+    let mut late = served.split_off(accepted);
+    served.truncate(accepted.saturating_sub(waiting));
+    for peer in &mut late {
+        peer.acquired();
+    }
+    for peer in served.iter_mut().chain(&mut late) {
+        peer.heartbeat();
+        peer.acquired();
+    }
+}
+
+#[test]
+fn a_limit_without_room_for_sessions_is_refused_at_the_start() {
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", MONOLOCK, "-listen", "127.0.0.1:0", "-shards", "1"]);
+    let (status, line) = crate::harness::run_to_end(&mut command);
+    assert_eq!(status.code(), Some(71), "{line}");
+    assert!(line.contains("open files") && line.lines().count() == 1, "{line}");
+}
+
+/// Heartbeats of a session that behaves, until told to stop; returns the latest answer.
+fn behave(mut peer: Peer, stop: &AtomicBool) -> Duration {
+    let mut latest = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        let sent = Instant::now();
+        peer.heartbeat();
+        peer.acquired();
+        latest = latest.max(sent.elapsed());
+        thread::sleep(Duration::from_millis(10));
+    }
+    latest
+}
+
+/// Runs `trouble` beside five sessions that behave; asserts that they were served promptly.
+fn beside_well_behaved(server: &Server, trouble: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let behaving: Vec<_> = (0..5)
+            .map(|index| {
+                let (peer, _) = server.hold(&format!("good-{index}"), Duration::from_secs(5));
+                scope.spawn(|| behave(peer, &stop))
+            })
+            .collect();
+        trouble();
+        stop.store(true, Ordering::Relaxed);
+        for thread in behaving {
+            let latest = thread.join().unwrap();
+            assert!(latest < PROMPT, "an answer took {latest:?}");
+        }
+    });
+}
+
+#[test]
+fn two_million_random_bytes_harm_nobody() {
+    const BYTES: usize = 2_000_000;
+    let seed = std::env::var("TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut server = Server::start();
+    beside_well_behaved(&server, || {
+        let mut sent = 0;
+        while sent < BYTES {
+            let Ok(mut stream) = TcpStream::connect(server.address) else { continue };
+            let mut garbage = vec![0; random.usize(1..20_000)];
+            random.fill(&mut garbage);
+            // Half of it behind a good ACQUIRE, so that shards get their share.
+            if random.bool() {
+                let _ = stream.write_all(&acquire(&format!("junk-{}", random.u8(..)), Duration::from_millis(50)));
+            }
+            let _ = stream.write_all(&garbage);
+            sent += garbage.len();
+        }
+    });
+    assert!(server.is_alive());
+    server.hold("afterwards", LEASE);
+}
+
+#[test]
+fn a_flood_of_heartbeats_delays_no_other_session() {
+    let server = Server::with(&["-shards", "1", "-io-timeout", "1s"]);
+    beside_well_behaved(&server, || {
+        let until = Instant::now() + Duration::from_secs(3);
+        thread::scope(|scope| {
+            for index in 0..2 {
+                let (peer, _) = server.hold(&format!("flood-{index}"), LEASE);
+                scope.spawn(move || {
+                    let mut stream = peer.stream;
+                    stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+                    stream.set_nonblocking(false).unwrap();
+                    let mut reader = stream.try_clone().unwrap();
+                    if index == 0 {
+                        // One flood is read, the other is not.
+                        thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+                    }
+                    while Instant::now() < until {
+                        let _ = stream.write(&[2; 8192]);
+                    }
+                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        });
+    });
+}

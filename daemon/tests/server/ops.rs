@@ -1,0 +1,114 @@
+//! The ops endpoints: metrics that promtool accepts, health, readiness that a hung shard cannot keep up.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::ptrace;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use crate::harness::{Server, wait_for};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+#[test]
+fn metrics_follow_the_truth() {
+    let server = Server::start();
+    let (mut holder, _) = server.hold("lock", LEASE);
+    let mut waiters: Vec<_> = (0..3).map(|_| server.wait_in_line("lock", LEASE)).collect();
+    server.wait_for_metric("monolock_connections_active", 4.0);
+    server.wait_for_metric("monolock_locks_held", 1.0);
+    server.wait_for_metric("monolock_waiters", 3.0);
+    server.wait_for_metric("monolock_acquires_total", 1.0);
+    for _ in 0..5 {
+        holder.heartbeat();
+        holder.acquired();
+    }
+    server.wait_for_metric("monolock_heartbeats_total", 5.0);
+    server.wait_for_metric("monolock_heartbeat_service_seconds_count", 5.0);
+    holder.close();
+    waiters[0].acquired();
+    server.wait_for_metric("monolock_releases_total{reason=\"graceful\"}", 1.0);
+    server.wait_for_metric("monolock_handover_seconds_count", 1.0);
+    server.wait_for_metric("monolock_wait_seconds_count", 2.0);
+    server.wait_for_metric("monolock_hold_seconds_count", 1.0);
+    assert_eq!(server.metric("monolock_connections_accepted_total"), 4.0);
+    drop(waiters);
+    server.wait_for_metric("monolock_connections_active", 0.0);
+}
+
+#[test]
+fn promtool_accepts_the_exposition_and_no_label_has_a_value_that_a_client_chose() {
+    let server = Server::start();
+    let (mut holder, _) = server.hold("a-name-that-a-client-chose", LEASE);
+    let mut waiter = server.wait_in_line("a-name-that-a-client-chose", LEASE);
+    holder.send(&[9]);
+    waiter.acquired();
+    server.wait_for_metric("monolock_handover_seconds_count", 1.0);
+    let (_, metrics) = server.get("/metrics");
+    assert!(!metrics.contains("a-name-that-a-client-chose") && !metrics.contains("127.0.0.1"));
+
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is there (Debian package prometheus; .ci/packages installs it)");
+    promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn paths_and_methods_have_their_status() {
+    let server = Server::start();
+    assert_eq!(server.get("/").0, 404);
+    assert_eq!(server.get("/metrics/x").0, 404);
+    let url = format!("http://{}/healthz", server.ops.unwrap());
+    let curl = Command::new("curl").args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", &url]).output();
+    assert_eq!(curl.expect("curl is there").stdout, b"405");
+}
+
+/// The thread of a server with this name.
+fn thread_id(server: &Server, name: &str) -> Pid {
+    let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
+    let task = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path()).find(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    });
+    let task = task.unwrap_or_else(|| panic!("a thread named {name}"));
+    Pid::from_raw(task.file_name().unwrap().to_str().unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_shard_that_hangs_cannot_keep_readiness_up() {
+    let server = Server::with(&["-shards", "2"]);
+    assert_eq!(server.get("/readyz").0, 200);
+    let shard = thread_id(&server, "shard-1");
+    ptrace::seize(shard, ptrace::Options::empty()).unwrap();
+    ptrace::interrupt(shard).unwrap();
+    waitpid(shard, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
+
+    let reasons = wait_for("readiness to fail", || {
+        let (status, body) = server.get("/readyz");
+        (status == 503).then_some(body)
+    });
+    assert!(reasons.contains("shard 1") && !reasons.contains("shard 0"), "{reasons}");
+    assert_eq!(server.get("/healthz").0, 200, "alive it is");
+
+    ptrace::detach(shard, None).unwrap();
+    wait_for("readiness to come back", || (server.get("/readyz").0 == 200).then_some(()));
+}
+
+#[test]
+fn an_idle_server_stays_ready() {
+    let server = Server::start();
+    // Longer than the stall limit of one second: a shard without work still beats.
+    let until = std::time::Instant::now() + Duration::from_millis(1500);
+    while std::time::Instant::now() < until {
+        assert_eq!(server.get("/readyz").0, 200);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
