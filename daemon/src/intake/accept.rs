@@ -4,12 +4,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::socket::Socket;
 use super::{Context, setup};
@@ -18,6 +18,9 @@ use crate::capacity::Place;
 /// How long accepting waits for descriptors or memory to come free before it tries again. Connections wait in the
 /// kernel's queue meanwhile.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
+
+/// How often it is logged that accepting waits. A server at its limit accepts, and waits again, with every session that leaves.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections accepted from one listener before other tasks of the thread get their turn.
 const ACCEPTS_IN_A_ROW_MAX: usize = 64;
@@ -44,7 +47,7 @@ async fn accept_loop(
     mut stopped: watch::Receiver<bool>,
     alive: mpsc::Sender<()>,
 ) {
-    let mut exhausted = false;
+    let mut warned_at: Option<Instant> = None;
     loop {
         tokio::select! {
             biased;
@@ -59,9 +62,6 @@ async fn accept_loop(
         for _ in 0..ACCEPTS_IN_A_ROW_MAX {
             match accept(&listener, &context) {
                 Ok((socket, peer, place)) => {
-                    if std::mem::take(&mut exhausted) {
-                        info!("accepting again");
-                    }
                     context.counters.accepted();
                     let (context, stopped, alive) = (Rc::clone(&context), stopped.clone(), alive.clone());
                     tokio_uring::spawn(async move {
@@ -73,7 +73,8 @@ async fn accept_loop(
                 Err(Failure::Connection) => context.counters.accept_failed(),
                 Err(Failure::Exhausted(what)) => {
                     context.counters.accept_failed();
-                    if !std::mem::replace(&mut exhausted, true) {
+                    if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+                        warned_at = Some(Instant::now());
                         warn!(places = context.capacity.places(), "accepting waits: {what}");
                     }
                     tokio::time::sleep(RETRY_AFTER).await;

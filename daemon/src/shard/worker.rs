@@ -71,14 +71,18 @@ impl Worker {
             io_timeout: settings.io_timeout,
             ..ring::Config::default()
         };
+        let reactor = Reactor::new(config)?;
+        let mut counters = ShardCounters::default();
+        // The first beat: the shard is ready, and its first turn may come as late as any other.
+        counters.publish(&published, clock::monotonic_ns());
         Ok(Self {
-            reactor: Reactor::new(config)?,
+            reactor,
             table: Table::new(Arc::clone(&settings.tokens)),
             inbox,
             inbox_closed: false,
             places: Vec::new(),
             effects: Vec::new(),
-            counters: ShardCounters::default(),
+            counters,
             published,
             turn: look(&settings),
             unfinished: false,

@@ -12,34 +12,34 @@ use protocol::{Acquire, ErrorCode, HEARTBEAT, Lease, LockName, ServerFrame, Toke
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long any single condition may take before a test fails. Generous: a busy machine must not fail a test.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The program under test.
-pub const MONOLOCK: &str = env!("CARGO_BIN_EXE_monolock");
+pub(crate) const MONOLOCK: &str = env!("CARGO_BIN_EXE_monolock");
 
 /// A running server; killed when dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub address: SocketAddr,
-    pub ops: Option<SocketAddr>,
+    pub(crate) address: SocketAddr,
+    pub(crate) ops: Option<SocketAddr>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
     /// Starts a server on a free loopback port, with ops endpoints on another.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(&[])
     }
 
     /// Starts a server with more flags.
-    pub fn with(flags: &[&str]) -> Self {
+    pub(crate) fn with(flags: &[&str]) -> Self {
         let mut command = Command::new(MONOLOCK);
         command.args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0"]).args(flags);
         Self::spawn(command)
     }
 
     /// Starts a server from a whole command; waits until it says where it listens.
-    pub fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// Waits for a log line that contains `text`.
-    pub fn log_line(&mut self, text: &str) -> String {
+    pub(crate) fn log_line(&mut self, text: &str) -> String {
         wait_for(&format!("a log line with {text:?}"), || {
             let line = self.log().into_iter().find(|line| line.contains(text));
             if line.is_none()
@@ -77,56 +77,56 @@ impl Server {
     }
 
     /// All log lines so far.
-    pub fn log(&self) -> Vec<String> {
+    pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the server is there");
     }
 
     /// Waits until the server ends by itself.
-    pub fn exit(&mut self) -> ExitStatus {
+    pub(crate) fn exit(&mut self) -> ExitStatus {
         wait_for("the server to exit", || self.child.try_wait().expect("a child can be waited for"))
     }
 
     /// Whether the server still runs.
-    pub fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
     /// A connection that has sent nothing yet.
-    pub fn connect(&self) -> Peer {
+    pub(crate) fn connect(&self) -> Peer {
         Peer::connect(self.address)
     }
 
     /// A connection whose ACQUIRE is sent.
-    pub fn claim(&self, name: &str, lease: Duration) -> Peer {
+    pub(crate) fn claim(&self, name: &str, lease: Duration) -> Peer {
         let mut peer = self.connect();
         peer.send(&acquire(name, lease));
         peer
     }
 
     /// A connection that holds `name`, with its token.
-    pub fn hold(&self, name: &str, lease: Duration) -> (Peer, Token) {
+    pub(crate) fn hold(&self, name: &str, lease: Duration) -> (Peer, Token) {
         let mut peer = self.claim(name, lease);
         let token = peer.acquired();
         (peer, token)
     }
 
     /// A connection that waits for `name`.
-    pub fn wait_in_line(&self, name: &str, lease: Duration) -> Peer {
+    pub(crate) fn wait_in_line(&self, name: &str, lease: Duration) -> Peer {
         let mut peer = self.claim(name, lease);
         peer.waiting();
         peer
     }
 
     /// A GET on the ops endpoints: status and body.
-    pub fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.ops.expect("ops endpoints are on")).expect("the ops port is open");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// The value of one series of `/metrics`, named as it stands there.
-    pub fn metric(&self, series: &str) -> f64 {
+    pub(crate) fn metric(&self, series: &str) -> f64 {
         let (status, body) = self.get("/metrics");
         assert_eq!(status, 200);
         let value = body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Waits until one series of `/metrics` has a value.
-    pub fn wait_for_metric(&self, series: &str, expected: f64) {
+    pub(crate) fn wait_for_metric(&self, series: &str, expected: f64) {
         wait_for(&format!("{series} {expected}"), || (self.metric(series) == expected).then_some(()));
     }
 }
@@ -166,35 +166,35 @@ fn field(line: &str, key: &str) -> Option<String> {
 
 /// How a connection ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Closed {
+pub(crate) enum Closed {
     Fin,
     Reset,
 }
 
 /// A client that does what a test says and nothing else.
-pub struct Peer {
-    pub stream: TcpStream,
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
     /// Received and not yet looked at.
     received: Vec<u8>,
 }
 
 impl Peer {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server takes bytes");
     }
 
-    pub fn heartbeat(&mut self) {
+    pub(crate) fn heartbeat(&mut self) {
         self.send(&HEARTBEAT);
     }
 
     /// The next frame.
-    pub fn frame(&mut self) -> ServerFrame {
+    pub(crate) fn frame(&mut self) -> ServerFrame {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some((frame, len)) = decode_server_frame(&self.received).expect("a frame of the protocol") {
@@ -207,12 +207,12 @@ impl Peer {
     }
 
     /// The next frame must be WAITING.
-    pub fn waiting(&mut self) {
+    pub(crate) fn waiting(&mut self) {
         assert_eq!(self.frame(), ServerFrame::Waiting);
     }
 
     /// The next frame must be ACQUIRED.
-    pub fn acquired(&mut self) -> Token {
+    pub(crate) fn acquired(&mut self) -> Token {
         match self.frame() {
             ServerFrame::Acquired(token) => token,
             other => panic!("ACQUIRED expected, got {other:?}"),
@@ -220,7 +220,7 @@ impl Peer {
     }
 
     /// The next frame must be an ERROR with this code, and the connection then ends with FIN.
-    pub fn refused(&mut self, expected: ErrorCode) {
+    pub(crate) fn refused(&mut self, expected: ErrorCode) {
         match self.frame() {
             ServerFrame::Error { code, .. } => assert_eq!(code, expected),
             other => panic!("ERROR {expected} expected, got {other:?}"),
@@ -229,7 +229,7 @@ impl Peer {
     }
 
     /// The next bytes must be `frame`, `count` times.
-    pub fn repeated(&mut self, frame: &[u8], count: u64) {
+    pub(crate) fn repeated(&mut self, frame: &[u8], count: u64) {
         let mut left = count * frame.len() as u64;
         let mut position = 0;
         while left > 0 {
@@ -247,7 +247,7 @@ impl Peer {
     }
 
     /// Waits for the end of the connection; no frame may come before it.
-    pub fn closed(&mut self) -> Closed {
+    pub(crate) fn closed(&mut self) -> Closed {
         let deadline = Instant::now() + PATIENCE;
         let closed = loop {
             match self.receive(deadline) {
@@ -261,7 +261,7 @@ impl Peer {
     }
 
     /// Whether nothing comes, nor the connection ends, for a while. For "not before" conditions only.
-    pub fn is_silent_for(&mut self, duration: Duration) -> bool {
+    pub(crate) fn is_silent_for(&mut self, duration: Duration) -> bool {
         self.received.is_empty() && matches!(self.receive(Instant::now() + duration), Ok(false))
     }
 
@@ -283,25 +283,25 @@ impl Peer {
     }
 
     /// Closes in order.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// Closes with RST.
-    pub fn reset(self) {
+    pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
 /// The bytes of an ACQUIRE.
-pub fn acquire(name: &str, lease: Duration) -> Vec<u8> {
+pub(crate) fn acquire(name: &str, lease: Duration) -> Vec<u8> {
     let name = LockName::new(name).expect("a legal name");
     let lease = Lease::from_duration(lease).expect("a legal lease");
     Acquire { name, lease }.encode().to_vec()
 }
 
 /// Waits until `condition` gives a value.
-pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = condition() {
@@ -313,7 +313,7 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Runs the program to its end: status and stderr. For commands that are expected to end by themselves.
-pub fn run_to_end(command: &mut Command) -> (ExitStatus, String) {
+pub(crate) fn run_to_end(command: &mut Command) -> (ExitStatus, String) {
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let mut stderr = child.stderr.take().expect("piped above");
     let reader = thread::spawn(move || {

@@ -34,16 +34,14 @@ fn exhausted_descriptors_break_no_session_spin_nothing_and_heal() {
     let server = with_descriptors(160, &[]);
     let mut sessions: Vec<Peer> = Vec::new();
     // Connections beyond the capacity wait in the kernel's queue.
-    for index in 0..200 {
+    for index in 0..100 {
         sessions.push(server.claim(&format!("lock-{index}"), LEASE));
     }
-    let served = server.metric("monolock_connections_accepted_total");
-    assert!(served < 160.0, "the limit is a limit");
     crate::harness::wait_for("a failed accept", || (server.metric("monolock_accept_errors_total") > 0.0).then_some(()));
-    let (_, _) = (server.get("/healthz"), server.get("/readyz"));
+    assert_eq!((server.get("/healthz").0, server.get("/readyz").0), (200, 200), "the ops endpoints have room");
 
     let accepted = server.metric("monolock_connections_accepted_total") as usize;
-    assert!(accepted > 10, "some are served: {accepted}");
+    assert!((50..=90).contains(&accepted), "the limit leaves room for {accepted}");
     let (served, waiting) = sessions.split_at_mut(accepted);
     for peer in served.iter_mut() {
         peer.acquired();
@@ -59,7 +57,7 @@ fn exhausted_descriptors_break_no_session_spin_nothing_and_heal() {
     let waiting = waiting.len();
     let mut served = sessions;
     let mut late = served.split_off(accepted);
-    served.truncate(accepted.saturating_sub(waiting));
+    served.truncate(accepted - waiting);
     for peer in &mut late {
         peer.acquired();
     }

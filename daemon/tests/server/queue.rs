@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use protocol::Token;
 
-use crate::harness::{PATIENCE, Peer, Server, acquire, wait_for};
+use crate::harness::{Peer, Server, acquire, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -17,14 +17,12 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 const ATTEMPTS: usize = 5;
 
 /// The shortest time from `end` to the grant of the waiter.
-fn fastest_hand_over(server: &Server, mut end: impl FnMut(&str) -> (Peer, Instant)) -> Duration {
+fn fastest_hand_over(mut end: impl FnMut(&str) -> (Peer, Instant)) -> Duration {
     let hand_over = |attempt| {
         let name = format!("hand-over-{attempt}");
         let (mut waiter, ended) = end(&name);
         waiter.acquired();
-        let took = ended.elapsed();
-        assert!(server.metric("monolock_locks_held") >= 1.0);
-        took
+        ended.elapsed()
     };
     (0..ATTEMPTS).map(hand_over).min().expect("several attempts")
 }
@@ -32,7 +30,7 @@ fn fastest_hand_over(server: &Server, mut end: impl FnMut(&str) -> (Peer, Instan
 #[test]
 fn a_closed_connection_hands_over_at_once() {
     let server = Server::start();
-    let fastest = fastest_hand_over(&server, |name| {
+    let fastest = fastest_hand_over(|name| {
         let (holder, _) = server.hold(name, LEASE);
         let waiter = server.wait_in_line(name, LEASE);
         let ended = Instant::now();
@@ -45,7 +43,7 @@ fn a_closed_connection_hands_over_at_once() {
 #[test]
 fn a_reset_connection_hands_over_at_once() {
     let server = Server::start();
-    let fastest = fastest_hand_over(&server, |name| {
+    let fastest = fastest_hand_over(|name| {
         let (holder, _) = server.hold(name, LEASE);
         let waiter = server.wait_in_line(name, LEASE);
         let ended = Instant::now();
@@ -58,7 +56,7 @@ fn a_reset_connection_hands_over_at_once() {
 #[test]
 fn a_holder_whose_process_is_killed_hands_over_at_once() {
     let server = Server::start();
-    let fastest = fastest_hand_over(&server, |name| {
+    let fastest = fastest_hand_over(|name| {
         // bash's /dev/tcp: a process that has a connection and nothing else.
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; cat >&3; sleep 1000", server.address.port());
         let mut holder =
@@ -159,7 +157,7 @@ fn a_lock_on_one_shard_is_the_same_lock_whichever_way_it_is_reached() {
     let waiters: Vec<Peer> = (0..8).map(|_| server.wait_in_line("one", LEASE)).collect();
     assert_eq!(waiters.len(), 8);
     drop(holder);
-    let deadline = Instant::now() + PATIENCE;
     server.wait_for_metric("monolock_acquires_total", 2.0);
-    assert!(Instant::now() < deadline);
+    server.wait_for_metric("monolock_locks_held", 1.0);
+    server.wait_for_metric("monolock_waiters", 7.0);
 }
