@@ -122,7 +122,7 @@ impl Wheel {
         self.next().map(|(tick, _)| tick)
     }
 
-    /// The next slot that comes up. Far before near at the same tick: a far slot may hold records for that very tick.
+    /// The next slot that comes up. Of two at the same tick either may be first: time goes on when both are empty.
     fn next(&self) -> Option<(u64, usize)> {
         if self.heads[DUE] != NONE {
             return Some((self.elapsed, DUE));
