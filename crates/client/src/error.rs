@@ -50,7 +50,7 @@ pub enum Loss {
     #[error("protocol violation: {0}")]
     ProtocolViolation(Violation),
     /// The server ended the claim and said why.
-    #[error("the server ended the claim: {} ({code}){}{reason}", code.meaning(), if reason.is_empty() { "" } else { ": " })]
+    #[error("the server ended the claim: {} ({code}){}", code.meaning(), own_words(*code, reason))]
     Server {
         /// Its class says what to do.
         code: ErrorCode,
@@ -69,6 +69,11 @@ impl Loss {
             Self::Server { code, .. } => code.class() == Class::ServerCondition,
         }
     }
+}
+
+/// The reason, as far as it says more than the code.
+fn own_words(code: ErrorCode, reason: &str) -> String {
+    if reason.is_empty() || reason == code.meaning() { String::new() } else { format!(": {reason}") }
 }
 
 /// How a connection ended.
@@ -126,6 +131,7 @@ mod tests {
         let loss = |reason: &str| Loss::Server { code: ErrorCode::STANDBY, reason: reason.to_owned() };
         let meaning = "the server ended the claim: standby: not the active server (0x03)";
         assert_eq!(loss("").to_string(), meaning);
+        assert_eq!(loss(ErrorCode::STANDBY.meaning()).to_string(), meaning);
         assert_eq!(loss("ask b").to_string(), format!("{meaning}: ask b"));
     }
 }
