@@ -48,6 +48,8 @@ pub(crate) struct Options {
 
 /// Serves until the time is over.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
+    // The table of direct descriptors is bounded by it.
+    crate::server::raise_nofile()?;
     if let Some(cpu) = options.cpu {
         crate::server::pin_to(cpu)?;
     }

@@ -1,5 +1,6 @@
 //! What a heartbeat costs: the server against the floor, in alternating slices of one run.
 
+use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -10,6 +11,7 @@ use crate::clock::{NS_PER_S, as_ns, now_ns};
 use crate::load::{ANSWER_MAX, Fleet, Happened, Sent, What};
 use crate::server::{self, Server, Start};
 use crate::stats::{Latencies, Spread};
+use crate::usage::CpuTime;
 use crate::{LEASE_LONG_MS, Verdict, numbered_name};
 
 /// Descriptors of this process besides the connections.
@@ -47,6 +49,15 @@ enum Pace {
     PerSecond(f64),
 }
 
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("closed loop"),
+            Self::PerSecond(rate) => write!(f, "{rate} heartbeats/s"),
+        }
+    }
+}
+
 impl FromStr for Pace {
     type Err = String;
 
@@ -76,12 +87,12 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let mut targets =
         [Target::join("server", server, connections)?, Target::join("floor", floor, connections)?];
     println!(
-        "{connections} connections each, {:?}, shards on CPUs {shard_cpus:?}, load on CPU {own_cpu:?}",
+        "{connections} connections each, {}, shards on CPUs {shard_cpus:?}, load on CPU {own_cpu:?}",
         options.rate
     );
     println!(
-        "{:>5} {:<7} {:>9} {:>7} {:>9}  latency µs: {:>6} {:>7} {:>7} {:>7}",
-        "slice", "target", "CPU µs/hb", "core %", "hb/s", "p50", "p99", "p99.9", "max"
+        "{:>5} {:<7} {:>9} {:>7} {:>7} {:>9}  latency µs: {:>6} {:>7} {:>7} {:>7}",
+        "slice", "target", "CPU µs/hb", "core %", "load %", "hb/s", "p50", "p99", "p99.9", "max"
     );
     let mut slices = [Vec::new(), Vec::new()];
     for slice in 0..options.slices {
@@ -139,15 +150,18 @@ impl Target {
     fn measure(&mut self, pace: Pace, seconds: u32) -> Result<Slice> {
         self.server.check_alive()?;
         let before = self.server.cpu_time()?;
+        let load_before = CpuTime::of(std::process::id())?;
         let start_ns = now_ns();
         let driven = drive(&mut self.fleet, pace, u64::from(seconds) * NS_PER_S, &mut self.random)?;
         let elapsed_ns = now_ns() - start_ns;
         let cpu_ns = self.server.cpu_time()?.since_ns(&before);
+        let load_ns = CpuTime::of(std::process::id())?.since_ns(&load_before);
         let latencies = driven.latencies;
         ensure!(latencies.len() > 0, "no heartbeat was answered");
         Ok(Slice {
             cpu_ns,
             core_share: cpu_ns as f64 / elapsed_ns as f64,
+            load_share: load_ns as f64 / elapsed_ns as f64,
             rate: latencies.len() as f64 * 1e9 / elapsed_ns as f64,
             latencies,
             skipped: driven.skipped,
@@ -158,6 +172,9 @@ impl Target {
 struct Slice {
     cpu_ns: u64,
     core_share: f64,
+    /// Share of a core that this tool itself took: in a closed loop, either side near 100% is the bottleneck, and
+    /// neither means that something else has the CPUs.
+    load_share: f64,
     rate: f64,
     latencies: Latencies,
     skipped: u64,
@@ -170,8 +187,9 @@ impl Slice {
 
     fn print(&self, slice: u32, name: &str) {
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| self.latencies.quantile_us(share));
-        let (cpu, core, max) = (self.cpu_us(), self.core_share * 100.0, self.latencies.max_us());
-        print!("{slice:>5} {name:<7} {cpu:>9.2} {core:>7.1} {:>9.0}", self.rate);
+        let (cpu, max) = (self.cpu_us(), self.latencies.max_us());
+        let [core, load] = [self.core_share, self.load_share].map(|share| share * 100.0);
+        print!("{slice:>5} {name:<7} {cpu:>9.2} {core:>7.1} {load:>7.1} {:>9.0}", self.rate);
         print!("              {p50:>6.0} {p99:>7.0} {p999:>7.0} {max:>7.0}");
         println!(
             "{}",

@@ -77,6 +77,9 @@ impl Latencies {
 /// `p50 … p99 … p99.9 … max …`, in µs.
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.len() == 0 {
+            return f.write_str("none");
+        }
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| self.quantile_us(share));
         write!(f, "p50 {p50:.0}  p99 {p99:.0}  p99.9 {p999:.0}  max {:.0} µs", self.max_us())
     }
