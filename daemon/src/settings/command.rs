@@ -17,9 +17,7 @@ Usage: monolock [serve] [FLAGS]      the server
 Commands:
 {subcommands}
 
-Flags of the server; a flag beats its variable, which beats the default:
-
-{after-help}
+Flags of the server; a flag beats its variable, which beats the default:{after-help}
 -h, -help      print this
 -V, -version   print the version
 ";
@@ -27,9 +25,7 @@ Flags of the server; a flag beats its variable, which beats the default:
 const SERVE_HELP: &str = "\
 {about}
 
-Usage: monolock [serve] [FLAGS]
-
-{after-help}";
+Usage: monolock [serve] [FLAGS]{after-help}";
 
 /// A lock server: named locks with leases, FIFO queues and fencing tokens.
 #[derive(Debug, Parser)]
@@ -225,7 +221,8 @@ mod tests {
             let Err(Ending::Information(help)) = parsed(words) else { panic!("{words:?}") };
             let row = help.lines().find(|line| line.starts_with("-listen")).expect("a row for -listen");
             assert!(row.contains("MONOLOCK_LISTEN_ADDRESS") && row.contains("0.0.0.0:7070"), "{row}");
-            assert!(help.lines().all(|line| line.len() <= 125), "{help}");
+            // Not wrapped: clap wraps at 100 columns.
+            assert!(help.contains(&Table.to_string()), "{help}");
         }
         let Err(Ending::Information(version)) = parsed(&["-version"]) else { panic!() };
         assert!(version.starts_with(concat!("monolock ", env!("CARGO_PKG_VERSION"))), "{version}");

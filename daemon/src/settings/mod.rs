@@ -52,13 +52,13 @@ const OPS_LISTEN: Setting = Setting {
     flag: "-ops-listen",
     variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
     default: "",
-    meaning: "address of /metrics, /healthz and /readyz; empty = off",
+    meaning: "/metrics, /healthz, /readyz; empty = off",
 };
 const IO_TIMEOUT: Setting = Setting {
     flag: "-io-timeout",
     variable: "MONOLOCK_IO_TIMEOUT",
     default: "5s",
-    meaning: "limit for one read of a started frame, one write, the first frame",
+    meaning: "limit of one read, one write, first frame",
 };
 const LOG_LEVEL: Setting = Setting {
     flag: "-log-level",
@@ -76,7 +76,7 @@ const SHARDS: Setting = Setting {
     flag: "-shards",
     variable: "MONOLOCK_SHARDS",
     default: "",
-    meaning: "threads that serve sessions; empty = one for each usable CPU",
+    meaning: "session threads; empty = one a usable CPU",
 };
 
 /// In the order of the help's table.
