@@ -107,6 +107,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use tracing::{debug, info, warn};
 
@@ -134,7 +135,7 @@ mod tests {
             LogFormat::Text => subscriber::with_default(text(level, lines), body),
             LogFormat::Json => subscriber::with_default(json(level, lines), body),
         }
-        drop(flush);
+        assert!(flush.wait(Duration::from_secs(60)));
         let bytes = memory.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap().split_terminator('\n').map(str::to_owned).collect()
     }

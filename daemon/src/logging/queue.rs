@@ -99,26 +99,36 @@ impl LinesLost {
     }
 }
 
-impl Drop for Flush {
-    fn drop(&mut self) {
-        let deadline = Instant::now() + FLUSH_TIME_MAX;
+impl Flush {
+    /// Waits until everything queued so far is written, at most for `time_max`; whether it is.
+    pub(super) fn wait(&self, time_max: Duration) -> bool {
+        let deadline = Instant::now() + time_max;
         let (done, is_done) = mpsc::sync_channel(1);
         let mut message = Message::Flush(done);
         while let Err(TrySendError::Full(back)) = self.queue.try_send(message) {
             if Instant::now() >= deadline {
-                return;
+                return false;
             }
             message = back;
             thread::sleep(FLUSH_RETRY);
         }
+        is_done.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
         // Late or failed, the process ends all the same.
-        let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        self.wait(FLUSH_TIME_MAX);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Longer than any machine keeps a thread from running.
+    const TEST_TIME_MAX: Duration = Duration::from_secs(60);
 
     /// Blocks until the other end of the channel is dropped, then fails.
     struct Stuck(Receiver<()>);
@@ -146,7 +156,7 @@ mod tests {
         let lost = lines.lost().total();
         assert!((extra as u64 - 1..=extra as u64).contains(&lost), "{lost} lines lost");
         drop(release);
-        drop(flush);
+        assert!(flush.wait(TEST_TIME_MAX));
         lines.write_all(b"line\n").unwrap();
         assert_eq!(lines.lost().total(), lost);
     }
@@ -156,8 +166,6 @@ mod tests {
         let (_release, stuck) = mpsc::sync_channel(0);
         let (mut lines, flush) = start(Stuck(stuck)).unwrap();
         lines.write_all(b"line\n").unwrap();
-        let started = Instant::now();
-        drop(flush);
-        assert!(started.elapsed() < 10 * FLUSH_TIME_MAX);
+        assert!(!flush.wait(FLUSH_RETRY));
     }
 }
