@@ -246,10 +246,14 @@ impl<C: Copy> Table<C> {
     /// An overdue session has unread input, or is not being read: it comes up again after [`LOOK_AGAIN_NS`], unless it
     /// is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the wheel is catching up.)
     pub fn look_again(&mut self, now_ns: u64, id: SessionId) {
-        if self.sessions.get_mut(id.index, id.generation).is_some() {
-            self.wheel.remove(&mut self.sessions, id.index);
+        let Some(session) = self.sessions.get_mut(id.index, id.generation) else { return };
+        let overdue = session.is_overdue(now_ns);
+        self.wheel.remove(&mut self.sessions, id.index);
+        if overdue {
             let tick = now_ns.saturating_add(LOOK_AGAIN_NS).div_ceil(NS_PER_TICK);
             self.wheel.file(&mut self.sessions, id.index, tick);
+        } else {
+            self.file_by_lease(id.index);
         }
     }
 

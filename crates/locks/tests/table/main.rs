@@ -2,6 +2,7 @@
 //! here is also observed by the checker.
 
 mod checked;
+mod leases;
 mod model;
 mod random_operations;
 mod transcripts;

@@ -54,8 +54,8 @@ pub(crate) enum Look {
     ByLease,
     /// At once, for a lock waits for it.
     AtOnce,
-    /// At this time, having been looked at before.
-    Again(u64),
+    /// Having been looked at before: not before the one time, and in the tick of the other.
+    Again { from_ns: u64, by_ns: u64 },
     /// Not at all: it came up, and the answer is outstanding.
     Out,
 }
@@ -75,7 +75,7 @@ impl Session {
         match self.look {
             Look::ByLease => Some(by_lease),
             Look::AtOnce => Some(self.deadline_ns() + 1),
-            Look::Again(at_ns) => Some(at_ns.max(self.deadline_ns() + 1).div_ceil(MS) * MS),
+            Look::Again { by_ns, .. } => Some(by_ns.div_ceil(MS) * MS),
             Look::Out => None,
         }
     }
@@ -217,9 +217,13 @@ impl Model {
         seen
     }
 
-    pub(crate) fn look_again(&mut self, now_ns: u64, conn: u32) {
+    /// `exact`: the wheel is not catching up, so the session does not come up sooner either.
+    pub(crate) fn look_again(&mut self, now_ns: u64, conn: u32, exact: bool) {
         if let Some(session) = self.sessions.get_mut(&conn) {
-            session.look = Look::Again(now_ns + MS);
+            let by_ns = now_ns + MS;
+            let from_ns = if exact { by_ns } else { now_ns };
+            let overdue = session.is_overdue(now_ns);
+            session.look = if overdue { Look::Again { from_ns, by_ns } } else { Look::ByLease };
         }
     }
 

@@ -157,10 +157,8 @@ impl Pair {
             let session = self.model.sessions.get_mut(&conn).expect("only sessions come up");
             assert!(session.is_overdue(now_ns), "nobody comes up early");
             assert!(session.look != Look::Out, "nobody comes up twice");
-            if let Look::Again(at_ns) = session.look
-                && now_ns - self.caught_up_ns < CATCH_UP_NS
-            {
-                assert!(now_ns >= at_ns, "nobody comes up before it is to be looked at again");
+            if let Look::Again { from_ns, .. } = session.look {
+                assert!(now_ns >= from_ns, "nobody comes up before it is to be looked at again");
             }
             session.look = Look::Out;
             self.asked.push(conn);
@@ -184,7 +182,8 @@ impl Pair {
         let id = self.ids[&conn];
         if self.random.below(3) == 0 {
             self.checked.table.look_again(self.turn.now_ns, id);
-            self.model.look_again(self.turn.now_ns, conn);
+            let exact = self.turn.now_ns - self.caught_up_ns < CATCH_UP_NS;
+            self.model.look_again(self.turn.now_ns, conn, exact);
         } else {
             let effects = self.checked.expire(&self.turn, id);
             let seen = self.model.expire(&self.turn, conn);
