@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::{opcode, squeue, types};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::time::{ClockId, clock_gettime};
@@ -307,6 +308,7 @@ impl<T> Reactor<T> {
         self.buffers.publish();
         if self.ring.is_drained() && !self.ring.overflown() {
             self.drained_turn = self.submitted_turn;
+            self.fire_timers();
         }
         self.arm_wake();
         self.plan_all();
@@ -327,7 +329,6 @@ impl<T> Reactor<T> {
         self.woken |= self.waker.collect();
         self.now_ns = monotonic_ns();
         self.pacing.turn(self.now_ns, std::mem::take(&mut self.received));
-        self.fire_timers();
         Ok(())
     }
 
@@ -538,7 +539,13 @@ impl<T> Reactor<T> {
         }
     }
 
+    /// Acts on deadlines. Called with a drained queue only: a completion in it could be the progress that a deadline
+    /// asks for. Progress that did not reach the queue yet is seen by asking the socket.
     fn fire_timers(&mut self) {
+        if self.drains.next_ns().is_none() && self.stalls.next_ns().is_none() {
+            return;
+        }
+        self.now_ns = monotonic_ns();
         while let Some(key) = self.drains.pop_due(self.now_ns) {
             self.cut_drain(key);
         }
@@ -547,6 +554,9 @@ impl<T> Reactor<T> {
             connection.has_stall_timer = false;
             if !connection.is_open() || !connection.is_waiting_to_send() {
                 continue;
+            }
+            if is_writable(&connection.fd) {
+                connection.progress_ns = self.now_ns;
             }
             let deadline_ns = connection.progress_ns + self.io_timeout_ns;
             if deadline_ns > self.now_ns {
@@ -688,6 +698,11 @@ impl<T> Drop for Reactor<T> {
         }
         self.ring.cancel_all();
     }
+}
+
+fn is_writable(fd: &OwnedFd) -> bool {
+    let mut poll = [PollFd::new(fd, PollFlags::OUT)];
+    rustix::event::poll(&mut poll, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn monotonic_ns() -> u64 {

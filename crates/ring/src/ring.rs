@@ -19,6 +19,9 @@ const PROBE_ENTRIES: u32 = 8;
 /// microseconds; the limit is for a kernel that never answers.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// Stands for no timeout where the kernel wants one. An idle wait returns once an hour.
+const GATHER_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// What this kernel offers beyond the required minimum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
@@ -180,6 +183,8 @@ impl Ring {
     ///
     /// Only what no later call can mend; timeouts, signals and a crowded queue are a normal return.
     pub(crate) fn enter(&self, want: usize, timeout: Option<Duration>, min_wait_us: u32) -> io::Result<()> {
+        // Without a timeout the kernel takes the minimum for one and returns with nothing: waking up for nothing.
+        let timeout = timeout.or((min_wait_us > 0).then_some(GATHER_TIMEOUT));
         let timespec = timeout.map(Timespec::from);
         let mut args = SubmitArgs::new();
         if let Some(timespec) = &timespec {
