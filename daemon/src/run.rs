@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     lease: Duration,
     /// The server.
-    #[arg(long, value_name = "HOST:PORT", env = "MONOLOCK_ADDRESS")]
+    #[arg(long, value_name = "HOST:PORT", env = "MONOLOCK_ADDRESS", default_value = "127.0.0.1:7070")]
     address: String,
     /// The lock.
     name: String,

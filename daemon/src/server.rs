@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::capacity::{self, Capacity};
@@ -106,10 +107,8 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<(), Ser
     let listening = addresses(&listeners);
     let intake = intake.start(listeners);
     state.set_serving();
-    info!(
-        address = listening, ops = ops_addresses, shards = shard_count, connections_max = places,
-        "listening"
-    );
+    let ops_addresses = settings.ops_listen.as_ref().map(|_| display(ops_addresses));
+    info!(address = %listening, ops = ops_addresses, shards = shard_count, connections_max = places, "listening");
 
     let signal = signals.next_to_end().await;
     info!(signal, "shutting down");

@@ -127,9 +127,14 @@ impl Server {
 
     /// A GET on the ops endpoints: status and body.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        self.request("GET", path)
+    }
+
+    /// A request to the ops endpoints: status and body.
+    pub(crate) fn request(&self, method: &str, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.ops.expect("ops endpoints are on")).expect("the ops port is open");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("a whole answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
