@@ -13,6 +13,7 @@ mod listener;
 mod logging;
 mod metrics;
 mod ops;
+mod peer;
 mod run;
 mod server;
 mod settings;

@@ -22,8 +22,12 @@ use crate::{exit, intake};
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);
 
-/// Descriptors opened after capacity is reckoned: the protocol listeners, one duplicate an intake thread, sockets in between.
-const DESCRIPTORS_OF_LATE_START: usize = 16;
+/// Descriptors of a shard: its ring and its waker.
+const DESCRIPTORS_A_SHARD: usize = 2;
+
+/// Descriptors of an intake thread: its ring, its runtime's epoll, eventfd and signal pipe, and a duplicate of each of usually one
+/// or two listeners.
+const DESCRIPTORS_AN_INTAKE: usize = 6;
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -70,15 +74,20 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), ServeError> {
 
 async fn control(settings: &ServeSettings, descriptors: usize) -> Result<(), ServeError> {
     // Before anything else, so that a signal during the start is not lost.
-    let mut signals = Signals::new().map_err(|error| ServeError::System { what: "signal handling", error })?;
+    let mut signals =
+        Signals::new().map_err(|error| ServeError::System { what: "signal handling", error })?;
 
     let gate = Arc::new(Gate::standalone());
     let shard_count = settings.shards.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get);
+    let intake_count = (shard_count / 2).max(1);
+    let in_use =
+        open_descriptors() + shard_count * DESCRIPTORS_A_SHARD + intake_count * DESCRIPTORS_AN_INTAKE;
+    let capacity = Capacity::new(descriptors, in_use).map_err(ServeError::Capacity)?;
     let published: Vec<Arc<Published>> = (0..shard_count).map(|_| Arc::default()).collect();
     let (shards, shard_threads) = shard::start(
         &shard::Settings {
             io_timeout: settings.io_timeout,
-            connections_max: descriptors,
+            capacity: Arc::clone(&capacity),
             gate: Arc::clone(&gate),
             tokens: Arc::default(),
         },
@@ -94,11 +103,8 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<(), Ser
     let ops_addresses = addresses(&ops_listeners);
     let ops = ops::spawn(ops_listeners, state.clone());
 
-    let capacity = Capacity::new(descriptors, open_descriptors() + DESCRIPTORS_OF_LATE_START)
-        .map_err(ServeError::Capacity)?;
     let context = intake::Context { io_timeout: settings.io_timeout, capacity, counters, shards };
-    let intake_threads = (shard_count / 2).max(1);
-    let intake = intake::prepare(intake_threads, &context)
+    let intake = intake::prepare(intake_count, &context)
         .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;
     let places = context.capacity.places();
     drop(context);
@@ -136,8 +142,11 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<(), Ser
 }
 
 fn addresses(listeners: &[TcpListener]) -> String {
-    let addresses: Vec<String> =
-        listeners.iter().filter_map(|listener| listener.local_addr().ok()).map(|a: SocketAddr| a.to_string()).collect();
+    let addresses: Vec<String> = listeners
+        .iter()
+        .filter_map(|listener| listener.local_addr().ok())
+        .map(|a: SocketAddr| a.to_string())
+        .collect();
     addresses.join(",")
 }
 

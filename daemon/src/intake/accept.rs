@@ -14,6 +14,7 @@ use tracing::warn;
 use super::socket::Socket;
 use super::{Context, setup};
 use crate::capacity::Place;
+use crate::peer::Peer;
 
 /// How long accepting waits for descriptors or memory to come free before it tries again. Connections wait in the
 /// kernel's queue meanwhile.
@@ -95,7 +96,7 @@ enum Failure {
     Exhausted(String),
 }
 
-fn accept(listener: &Socket, context: &Context) -> Result<(Socket, SocketAddr, Place), Failure> {
+fn accept(listener: &Socket, context: &Context) -> Result<(Socket, Peer, Place), Failure> {
     // Asked first, since a connection that was accepted cannot be put back.
     let Some(place) = context.capacity.take() else {
         return Err(Failure::Exhausted("all descriptors are in use (RLIMIT_NOFILE)".to_owned()));
@@ -103,7 +104,7 @@ fn accept(listener: &Socket, context: &Context) -> Result<(Socket, SocketAddr, P
     match acceptfrom_with(listener, SocketFlags::CLOEXEC) {
         Ok((fd, peer)) => {
             let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).ok_or(Failure::Connection)?;
-            Ok((Socket::new(fd), unmapped(peer), place))
+            Ok((Socket::new(fd), peer.into(), place))
         }
         Err(Errno::AGAIN) => Err(Failure::NothingThere),
         Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
@@ -111,9 +112,4 @@ fn accept(listener: &Socket, context: &Context) -> Result<(Socket, SocketAddr, P
         }
         Err(_) => Err(Failure::Connection),
     }
-}
-
-/// An IPv4 peer of a dual-stack listener, as the IPv4 address that it is.
-fn unmapped(peer: SocketAddr) -> SocketAddr {
-    SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }

@@ -1,6 +1,6 @@
 //! Connection set-up: from accept to the shard, or to an ERROR that the client can read.
 
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tracing::debug;
 use super::Context;
 use super::socket::Socket;
 use crate::capacity::Place;
+use crate::peer::Peer;
 use crate::shard::HandOver;
 
 /// Room for the longest ACQUIRE and for heartbeats that come glued to it.
@@ -28,7 +29,7 @@ const _: () = assert!(FIRST_READ_BYTES >= protocol::ACQUIRE_BYTES_MAX);
 /// Takes one connection from accept to its shard.
 pub(super) async fn run(
     socket: Socket,
-    peer: SocketAddr,
+    peer: Peer,
     place: Place,
     context: Rc<Context>,
     mut stopped: watch::Receiver<bool>,

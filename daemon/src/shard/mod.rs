@@ -7,7 +7,6 @@ mod worker;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -17,9 +16,10 @@ use protocol::Acquire;
 use ring::Waker;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::capacity::Place;
+use crate::capacity::{Capacity, Place};
 use crate::gate::Gate;
 use crate::metrics::Published;
+use crate::peer::Peer;
 use crate::vital;
 use worker::Worker;
 
@@ -27,7 +27,7 @@ use worker::Worker;
 #[derive(Debug)]
 pub(crate) struct HandOver {
     pub(crate) socket: OwnedFd,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Peer,
     pub(crate) place: Place,
     pub(crate) acquire: Acquire,
     /// What came glued to the ACQUIRE.
@@ -38,8 +38,8 @@ pub(crate) struct HandOver {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) io_timeout: Duration,
-    /// The most connections that one shard can have: the size of its table of direct descriptors.
-    pub(crate) connections_max: usize,
+    /// Where the shard gives back the places of connections that ended; no shard ever has more than all of them.
+    pub(crate) capacity: Arc<Capacity>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) tokens: Arc<locks::TokenSource>,
 }
@@ -81,7 +81,10 @@ pub(crate) fn usable_cpus() -> Vec<usize> {
 }
 
 /// Starts one thread for each of `published`, pinned to the usable CPUs in turn.
-pub(crate) fn start(settings: &Settings, published: &[Arc<Published>]) -> Result<(Shards, Threads), StartError> {
+pub(crate) fn start(
+    settings: &Settings,
+    published: &[Arc<Published>],
+) -> Result<(Shards, Threads), StartError> {
     let cpus = usable_cpus();
     let mut doors = Vec::new();
     let mut threads = Vec::new();
@@ -121,7 +124,8 @@ impl Shards {
     /// Hands a connection to the shard that owns its lock's name.
     pub(crate) fn hand_over(&self, connection: HandOver) {
         let hash = u128::from(self.hasher.hash_one(connection.acquire.name.as_str()));
-        let index = usize::try_from((hash * self.doors.len() as u128) >> 64).expect("less than the number of doors");
+        let index =
+            usize::try_from((hash * self.doors.len() as u128) >> 64).expect("less than the number of doors");
         let door = &self.doors[index];
         // A shard outlives every intake thread.
         door.inbox.send(connection).expect("the shard takes connections as long as an intake can send them");

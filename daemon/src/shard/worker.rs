@@ -1,8 +1,7 @@
 //! One shard's loop: wait, look at the clocks and the gate, apply what came, and only then look at leases.
 
-use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use locks::{Answer, Effect, Reason, SessionId, Table, Turn};
@@ -11,9 +10,9 @@ use ring::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
 
 use super::{HandOver, Settings, StartError};
-use crate::capacity::Place;
 use crate::clock;
 use crate::metrics::{Published, ShardCounters};
+use crate::peer::Peer;
 
 /// The longest sleep: readiness judges a shard by its last published beat and allows one second.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
@@ -35,7 +34,7 @@ const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
 struct Connection {
     /// Set as soon as the lock table has taken the claim, before any of the connection's events is looked at.
     session: Option<SessionId>,
-    peer: SocketAddr,
+    peer: Peer,
 }
 
 /// A shard, on its own thread.
@@ -46,8 +45,8 @@ pub(super) struct Worker {
     inbox: Receiver<HandOver>,
     /// No intake can send any more.
     inbox_closed: bool,
-    /// One for each descriptor that this shard has open.
-    places: Vec<Place>,
+    /// Places kept: one for each descriptor that this shard has open, and for those that were closed in this turn.
+    places: usize,
     /// Kept between uses for its memory.
     effects: Vec<Effect<Key>>,
     counters: ShardCounters,
@@ -67,7 +66,7 @@ impl Worker {
         published: Arc<Published>,
     ) -> Result<Self, StartError> {
         let config = ring::Config {
-            sockets_max: u32::try_from(settings.connections_max).unwrap_or(u32::MAX),
+            sockets_max: u32::try_from(settings.capacity.places()).unwrap_or(u32::MAX),
             io_timeout: settings.io_timeout,
             ..ring::Config::default()
         };
@@ -80,7 +79,7 @@ impl Worker {
             table: Table::new(Arc::clone(&settings.tokens)),
             inbox,
             inbox_closed: false,
-            places: Vec::new(),
+            places: 0,
             effects: Vec::new(),
             counters,
             published,
@@ -150,7 +149,8 @@ impl Worker {
             Ok(key) => key,
             Err(error) => return debug!(%peer, %error, "connection ended before its shard took it"),
         };
-        self.places.push(place);
+        place.keep();
+        self.places += 1;
         match self.table.acquire(&self.turn, key, acquire, &mut self.effects) {
             Ok(session) => {
                 self.reactor.get_mut(key).expect("inserted above").session = Some(session);
@@ -188,7 +188,9 @@ impl Worker {
         let Some(Connection { session: Some(session), peer }) = self.reactor.close(key) else { return };
         debug!(%peer, ?how, "connection ended");
         match how {
-            Ended::Eof | Ended::Reset => self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects),
+            Ended::Eof | Ended::Reset => {
+                self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects)
+            }
             Ended::SendTimeout => self.table.end(&self.turn, session, Reason::IoTimeout, &mut self.effects),
             // The local kernel's own conclusion: the client may be alive and believe in its lock until the lease is over.
             Ended::Silent(_) => self.table.silence(&self.turn, session, Reason::Expired, &mut self.effects),
@@ -257,7 +259,8 @@ impl Worker {
 
     fn finish_turn(&mut self) {
         let descriptors = self.reactor.open() + self.reactor.closing();
-        self.places.truncate(descriptors);
+        self.settings.capacity.give_back(self.places - descriptors);
+        self.places = descriptors;
         self.counters.finish_turn(self.turn.now_ns, clock::monotonic_ns(), self.table.counts());
         self.counters.publish_if_due(&self.published);
     }

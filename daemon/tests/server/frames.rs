@@ -102,7 +102,9 @@ fn heartbeats_in_flight_at_the_promotion_are_each_answered_besides_the_push() {
         let waiting = frames.iter().take_while(|frame| **frame == ServerFrame::Waiting).count();
         assert!(waiting <= HEARTBEATS, "the push is among them: {frames:?}");
         assert!(
-            frames[waiting..].iter().all(|frame| *frame == frames[waiting] && matches!(frame, ServerFrame::Acquired(_))),
+            frames[waiting..]
+                .iter()
+                .all(|frame| *frame == frames[waiting] && matches!(frame, ServerFrame::Acquired(_))),
             "no WAITING after an ACQUIRED: {frames:?}"
         );
         if round % 50 == 0 {

@@ -58,7 +58,8 @@ impl Server {
         let unset = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut server = Self { child, address: unset, ops: None, log };
         let line = server.log_line("listening");
-        server.address = field(&line, "address").and_then(|a| a.parse().ok()).expect("the first line names the address");
+        server.address =
+            field(&line, "address").and_then(|a| a.parse().ok()).expect("the first line names the address");
         server.ops = field(&line, "ops").and_then(|a| a.parse().ok());
         server
     }
@@ -132,7 +133,8 @@ impl Server {
 
     /// A request to the ops endpoints: status and body.
     pub(crate) fn request(&self, method: &str, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.ops.expect("ops endpoints are on")).expect("the ops port is open");
+        let mut stream =
+            TcpStream::connect(self.ops.expect("ops endpoints are on")).expect("the ops port is open");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -202,7 +204,8 @@ impl Peer {
     pub(crate) fn frame(&mut self) -> ServerFrame {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some((frame, len)) = decode_server_frame(&self.received).expect("a frame of the protocol") {
+            if let Some((frame, len)) = decode_server_frame(&self.received).expect("a frame of the protocol")
+            {
                 self.received.drain(..len);
                 return frame;
             }

@@ -143,7 +143,8 @@ fn a_connection_without_a_first_frame_is_closed_after_the_io_timeout() {
 fn stop_for(server: &Server, duration: Duration, meanwhile: impl FnOnce()) {
     server.signal(Signal::STOP);
     wait_for("the server to stop", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/stat", server.pid().as_raw_nonzero())).unwrap();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/stat", server.pid().as_raw_nonzero())).unwrap();
         let state = status.rsplit(") ").next().and_then(|rest| rest.chars().next());
         (state == Some('T')).then_some(())
     });

@@ -37,8 +37,14 @@ fn exhausted_descriptors_break_no_session_spin_nothing_and_heal() {
     for index in 0..100 {
         sessions.push(server.claim(&format!("lock-{index}"), LEASE));
     }
-    crate::harness::wait_for("a failed accept", || (server.metric("monolock_accept_errors_total") > 0.0).then_some(()));
-    assert_eq!((server.get("/healthz").0, server.get("/readyz").0), (200, 200), "the ops endpoints have room");
+    crate::harness::wait_for("a failed accept", || {
+        (server.metric("monolock_accept_errors_total") > 0.0).then_some(())
+    });
+    assert_eq!(
+        (server.get("/healthz").0, server.get("/readyz").0),
+        (200, 200),
+        "the ops endpoints have room"
+    );
 
     let accepted = server.metric("monolock_connections_accepted_total") as usize;
     assert!((50..=90).contains(&accepted), "the limit leaves room for {accepted}");
@@ -70,7 +76,15 @@ fn exhausted_descriptors_break_no_session_spin_nothing_and_heal() {
 #[test]
 fn a_limit_without_room_for_sessions_is_refused_at_the_start() {
     let mut command = Command::new("bash");
-    command.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", MONOLOCK, "-listen", "127.0.0.1:0", "-shards", "1"]);
+    command.args([
+        "-c",
+        "ulimit -n 40; exec \"$0\" \"$@\"",
+        MONOLOCK,
+        "-listen",
+        "127.0.0.1:0",
+        "-shards",
+        "1",
+    ]);
     let (status, line) = crate::harness::run_to_end(&mut command);
     assert_eq!(status.code(), Some(71), "{line}");
     assert!(line.contains("open files") && line.lines().count() == 1, "{line}");
@@ -111,7 +125,10 @@ fn beside_well_behaved(server: &Server, trouble: impl FnOnce()) {
 #[test]
 fn two_million_random_bytes_harm_nobody() {
     const BYTES: usize = 2_000_000;
-    let seed = std::env::var("TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let seed = std::env::var("TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| fastrand::u64(..));
     eprintln!("TEST_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut server = Server::start();
@@ -123,7 +140,8 @@ fn two_million_random_bytes_harm_nobody() {
             random.fill(&mut garbage);
             // Half of it behind a good ACQUIRE, so that shards get their share.
             if random.bool() {
-                let _ = stream.write_all(&acquire(&format!("junk-{}", random.u8(..)), Duration::from_millis(50)));
+                let _ =
+                    stream.write_all(&acquire(&format!("junk-{}", random.u8(..)), Duration::from_millis(50)));
             }
             let _ = stream.write_all(&garbage);
             sent += garbage.len();

@@ -59,7 +59,8 @@ fn promtool_accepts_the_exposition_and_no_label_has_a_value_that_a_client_chose(
         .expect("promtool is there (Debian package prometheus)");
     promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let said =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
@@ -74,9 +75,10 @@ fn paths_and_methods_have_their_status() {
 /// The thread of a server with this name.
 fn thread_id(server: &Server, name: &str) -> Pid {
     let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
-    let task = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path()).find(|task| {
-        std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
-    });
+    let task = std::fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| task.unwrap().path())
+        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
     let task = task.unwrap_or_else(|| panic!("a thread named {name}"));
     Pid::from_raw(task.file_name().unwrap().to_str().unwrap().parse().unwrap())
 }

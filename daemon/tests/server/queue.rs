@@ -124,7 +124,9 @@ fn tokens_increase_across_all_locks_and_shards() {
         let name = format!("lock-{}", round % 17);
         holder.close();
         // The lock is free again before the next round asks for it, or its claim would wait.
-        wait_for(&format!("{name} to be free"), || (server.metric("monolock_locks_held") == 0.0).then_some(()));
+        wait_for(&format!("{name} to be free"), || {
+            (server.metric("monolock_locks_held") == 0.0).then_some(())
+        });
     }
 }
 

@@ -16,7 +16,8 @@ const LEASE: Duration = Duration::from_secs(60);
 fn sigterm_tells_every_session_promotes_nobody_and_exits_with_0() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut server = Server::with(&["-shards", "2"]);
-        let mut holders: Vec<Peer> = (0..50).map(|index| server.hold(&format!("lock-{index}"), LEASE).0).collect();
+        let mut holders: Vec<Peer> =
+            (0..50).map(|index| server.hold(&format!("lock-{index}"), LEASE).0).collect();
         let mut waiters: Vec<Peer> =
             (0..50).map(|index| server.wait_in_line(&format!("lock-{index}"), LEASE)).collect();
         server.signal(signal);

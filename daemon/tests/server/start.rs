@@ -28,7 +28,8 @@ fn json_lines_are_json_and_say_the_same() {
     command.args(["-listen", "127.0.0.1:0", "--log-format=json"]);
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line)
+        .unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     let line: serde_json::Value = serde_json::from_str(&line).expect("a JSON object a line");
@@ -74,7 +75,10 @@ fn both_dash_styles_and_variables_set_the_same_things() {
         assert!(server.log()[0].contains("shards=1"), "{spelling:?}: {:?}", server.log());
     }
     let mut command = Command::new(MONOLOCK);
-    command.env("MONOLOCK_LISTEN_ADDRESS", "127.0.0.1:0").env("MONOLOCK_SHARDS", "1").env("MONOLOCK_LOG_LEVEL", "");
+    command
+        .env("MONOLOCK_LISTEN_ADDRESS", "127.0.0.1:0")
+        .env("MONOLOCK_SHARDS", "1")
+        .env("MONOLOCK_LOG_LEVEL", "");
     let server = Server::spawn(command);
     assert!(server.log()[0].contains("shards=1"));
 }
@@ -125,7 +129,14 @@ fn help_and_version_answer_on_standard_output() {
         let output = Command::new(MONOLOCK).arg(flag).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());
-        for word in ["listen", "MONOLOCK_LISTEN_ADDRESS", "0.0.0.0:7070", "io-timeout", "MONOLOCK_OPS_LISTEN_ADDRESS", "run"] {
+        for word in [
+            "listen",
+            "MONOLOCK_LISTEN_ADDRESS",
+            "0.0.0.0:7070",
+            "io-timeout",
+            "MONOLOCK_OPS_LISTEN_ADDRESS",
+            "run",
+        ] {
             assert!(text.contains(word), "{word} in {text}");
         }
     }
@@ -162,7 +173,8 @@ fn a_host_name_is_resolved() {
     let (status, _) = {
         let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line).unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line)
+            .unwrap();
         child.kill().unwrap();
         (child.wait().unwrap(), assert!(line.contains("listening") && line.contains(":"), "{line}"))
     };
