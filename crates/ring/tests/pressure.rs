@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use ring::{Config, Ended, Key, OUTPUT_PAUSE_BYTES, Reactor};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 /// Small socket buffers, so that they fill soon.
 const SOCKET_BUFFER_BYTES: usize = 8 * 1024;
@@ -20,6 +20,18 @@ fn narrow(reactor: &mut Reactor<u64>) -> (Key, TcpStream) {
     sockopt::set_socket_send_buffer_size(server.as_fd(), SOCKET_BUFFER_BYTES).unwrap();
     sockopt::set_socket_recv_buffer_size(client.as_fd(), SOCKET_BUFFER_BYTES).unwrap();
     (reactor.insert(server, 0).unwrap(), client)
+}
+
+/// A client whose window is small from its first packet on. Segments are then at most half of it, and a send that
+/// spans two of them can end between them.
+fn shallow(reactor: &mut Reactor<u64>) -> (Key, TcpStream) {
+    let listener = listener();
+    let client = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_recv_buffer_size(&client, SOCKET_BUFFER_BYTES / 2).unwrap();
+    rustix::net::connect(&client, &listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    sockopt::set_socket_send_buffer_size(&server, SOCKET_BUFFER_BYTES).unwrap();
+    (reactor.insert(server.into(), 0).unwrap(), client.into())
 }
 
 /// A numbered frame of nine bytes for each byte received.
@@ -79,6 +91,44 @@ fn a_slow_reader_gets_every_frame_once_and_in_order() {
     reactor.wait(Some(Duration::ZERO)).unwrap();
     client.read_exact(&mut [0; 9]).unwrap();
     assert!(reactor.is_reading(key));
+}
+
+#[test]
+fn small_sends_that_meet_a_full_socket_stay_whole_and_in_order() {
+    const OUTPUT_BYTES: usize = 1 << 20;
+    let byte = |at: usize| (at % 251) as u8;
+    let mut random = Random::new("small_sends_that_meet_a_full_socket_stay_whole_and_in_order");
+    let mut reactor = reactor(Config { io_timeout: Duration::from_secs(10), ..Config::default() });
+    let (key, mut client) = shallow(&mut reactor);
+    let reading = std::thread::spawn(move || {
+        let (mut read, mut bytes) = (0, [0; 4096]);
+        while read < OUTPUT_BYTES {
+            let count = client.read(&mut bytes).unwrap();
+            let wrong = (0..count).find(|at| bytes[*at] != byte(read + at));
+            assert!(count > 0 && wrong.is_none(), "byte {wrong:?} after {read} is wrong");
+            read += count;
+        }
+        client
+    });
+    let mut sent = 0;
+    drive(
+        &mut reactor,
+        |_, seen| panic!("{seen:?}"),
+        |reactor| {
+            // As long as it reads it is not behind: these are quiet sends, small enough for one piece.
+            while sent < OUTPUT_BYTES && reactor.is_reading(key) {
+                let count =
+                    (1 + random.below(OUTPUT_PAUSE_BYTES as u64 - 1) as usize).min(OUTPUT_BYTES - sent);
+                let piece: Vec<u8> = (sent..sent + count).map(byte).collect();
+                reactor.send(key, &piece);
+                sent += count;
+                reactor.wait(Some(Duration::ZERO)).unwrap();
+                assert!(reactor.next_event().is_none());
+            }
+            reading.is_finished()
+        },
+    );
+    reading.join().unwrap();
 }
 
 #[test]

@@ -26,6 +26,16 @@ fn has_unread_is_true_from_the_socket_to_the_event() {
 }
 
 #[test]
+fn has_unread_sees_input_before_the_receive_is_armed() {
+    let mut reactor = reactor(Config::default());
+    reactor.wait(Some(Duration::ZERO)).unwrap();
+    let (key, mut client) = connect(&mut reactor);
+    assert!(!reactor.has_unread(key) && !reactor.is_reading(key));
+    client.write_all(b"x").unwrap();
+    assert!(reactor.has_unread(key));
+}
+
+#[test]
 fn nobody_of_a_thousand_is_overlooked_while_a_turn_brings_twenty() {
     for config in [Config::default(), Config { buffers: 32, completions: 16, ..Config::default() }] {
         let mut reactor = reactor(config);
