@@ -125,7 +125,7 @@ mod tests {
 
     use protocol::{ErrorCode, ErrorFrame, WAITING, acquired};
 
-    /// What a session makes of `input` (after two heartbeats' worth of waiting), cut into pieces of `piece` bytes.
+    /// What a session makes of `input` when it comes in pieces of `piece` bytes.
     fn told(input: &[u8], piece: usize) -> (Vec<What>, Result<(), End>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
