@@ -37,9 +37,12 @@ pub(crate) struct Context {
     pub(crate) shards: Shards,
 }
 
+/// The protocol's listeners, which all intake threads share.
+type Listeners = Arc<[TcpListener]>;
+
 /// Intake threads with their rings set up, waiting for the listeners.
 pub(crate) struct Prepared {
-    threads: Vec<(mpsc::Sender<Arc<[TcpListener]>>, JoinHandle<()>)>,
+    threads: Vec<(mpsc::Sender<Listeners>, JoinHandle<()>)>,
     stop: watch::Sender<bool>,
 }
 
@@ -64,7 +67,7 @@ pub(crate) fn prepare(threads: usize, context: &Context) -> io::Result<Prepared>
 
 fn start_thread(
     index: usize,
-    listeners: mpsc::Receiver<Arc<[TcpListener]>>,
+    listeners: mpsc::Receiver<Listeners>,
     context: Context,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {
@@ -91,7 +94,7 @@ fn start_thread(
 impl Prepared {
     /// Opens for business: connections are accepted from now on.
     pub(crate) fn start(self, listeners: Vec<TcpListener>) -> Intake {
-        let listeners: Arc<[TcpListener]> = listeners.into();
+        let listeners: Listeners = listeners.into();
         let threads = self.threads.into_iter().map(|(take, thread)| {
             take.send(Arc::clone(&listeners)).expect("an intake thread waits for its listeners");
             thread

@@ -15,8 +15,9 @@ use crate::capacity::Place;
 use crate::peer::Peer;
 use crate::shard::HandOver;
 
-/// Room for the longest ACQUIRE and for heartbeats that come glued to it.
-const FIRST_READ_BYTES: usize = 512;
+/// Room for the longest ACQUIRE and for some heartbeats that come glued to it. Part of what a connection in set-up costs, of which
+/// there are thousands after a failover.
+const FIRST_READ_BYTES: usize = 320;
 
 /// How long a refused connection may take to read its ERROR and close.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -54,7 +55,7 @@ pub(super) async fn run(
         Err(Refusal::Code(code)) => {
             debug!(%peer, %code, "refused");
             context.counters.protocol_error(code);
-            refuse(&socket, code, context.io_timeout).await;
+            refuse(&socket, code, context.io_timeout, &mut received).await;
         }
     }
 }
@@ -93,15 +94,14 @@ async fn first_frame<'a>(
 
 /// Sends the ERROR and closes in such a way that it arrives: a close with unread input makes Linux send RST, which can
 /// destroy the frame in flight. So: send, shut the write side down, drain, close.
-async fn refuse(socket: &Socket, code: ErrorCode, io_timeout: Duration) {
+async fn refuse(socket: &Socket, code: ErrorCode, io_timeout: Duration, discarded: &mut [u8]) {
     if socket.send(&ErrorFrame::new(code)).is_err() {
         return;
     }
     socket.shut_down(Shutdown::Write);
     let deadline = Instant::now() + DRAIN_MAX.min(io_timeout);
-    let mut discarded = [0; 4096];
     let mut left = DRAIN_BYTES_MAX;
-    while let Ok(received @ 1..) = socket.receive(&mut discarded, deadline).await {
+    while let Ok(received @ 1..) = socket.receive(discarded, deadline).await {
         left = left.saturating_sub(received);
         if left == 0 || Instant::now() >= deadline {
             return;

@@ -82,20 +82,21 @@ const SHARDS: Setting = Setting {
 /// In the order of the help's table.
 const SETTINGS: [&Setting; 6] = [&LISTEN, &OPS_LISTEN, &IO_TIMEOUT, &LOG_LEVEL, &LOG_FORMAT, &SHARDS];
 
-/// The server's flags, as given.
+/// The server's flags, as given. What follows a flag is its value, also when it begins with a dash: so a mistake in it is
+/// reported under the flag's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub(crate) struct ServeArgs {
-    #[arg(long, value_name = "ADDRESS", help = LISTEN.meaning)]
+    #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = LISTEN.meaning)]
     listen: Option<String>,
-    #[arg(long, value_name = "ADDRESS", help = OPS_LISTEN.meaning)]
+    #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = OPS_LISTEN.meaning)]
     ops_listen: Option<String>,
-    #[arg(long, value_name = "DURATION", help = IO_TIMEOUT.meaning)]
+    #[arg(long, allow_hyphen_values = true, value_name = "DURATION", help = IO_TIMEOUT.meaning)]
     io_timeout: Option<String>,
-    #[arg(long, value_name = "LEVEL", help = LOG_LEVEL.meaning)]
+    #[arg(long, allow_hyphen_values = true, value_name = "LEVEL", help = LOG_LEVEL.meaning)]
     log_level: Option<String>,
-    #[arg(long, value_name = "FORMAT", help = LOG_FORMAT.meaning)]
+    #[arg(long, allow_hyphen_values = true, value_name = "FORMAT", help = LOG_FORMAT.meaning)]
     log_format: Option<String>,
-    #[arg(long, value_name = "COUNT", help = SHARDS.meaning)]
+    #[arg(long, allow_hyphen_values = true, value_name = "COUNT", help = SHARDS.meaning)]
     shards: Option<String>,
 }
 
