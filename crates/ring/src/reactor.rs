@@ -271,8 +271,9 @@ impl<T> Reactor<T> {
         data
     }
 
-    /// Whether bytes of this connection may be on their way to an event. Asks the socket first and the queues then:
-    /// data only moves from the socket to the queues. Conservative: completions of others count.
+    /// Whether bytes of this connection may be on their way to an event. Asks the socket first and the queue then:
+    /// data only moves from the socket to the queue, during [`wait`](Self::wait). Conservative: completions of others
+    /// count.
     pub fn has_unread(&self, key: Key) -> bool {
         let Some(connection) = self.connections.get(key).filter(|connection| connection.is_open()) else {
             return false;
@@ -316,7 +317,7 @@ impl<T> Reactor<T> {
         let at_once =
             !self.listed.is_empty() || self.woken || !self.timed_out.is_empty() || self.has_undrained();
         if at_once {
-            if !self.ring.all_submitted() || self.ring.more_behind() {
+            if !self.ring.all_submitted() || self.ring.has_task_work() {
                 self.ring.enter(0, None, 0)?;
             }
         } else {
@@ -381,8 +382,11 @@ impl<T> Reactor<T> {
         }
     }
 
+    /// Whether completions are there to drain. The TASKRUN flag does not count: the kernel may set it just after the
+    /// work was done, and then it stands until the next work, so nothing may wait for it to go. Bytes of a receive
+    /// whose task work has not run yet are still in the socket.
     fn has_undrained(&self) -> bool {
-        !self.ring.is_drained() || self.ring.more_behind()
+        !self.ring.is_drained() || self.ring.overflown()
     }
 
     fn take_back_buffer(&mut self) {

@@ -155,10 +155,9 @@ impl Ring {
         self.submission().is_empty()
     }
 
-    /// Whether completions exist that are not in the queue yet: more task work than one enter runs, or an overflow.
-    pub(crate) fn more_behind(&self) -> bool {
-        let queue = self.submission();
-        queue.taskrun() || queue.cq_overflow()
+    /// Whether the kernel says that work of ours waits for an enter. It may say so when there is none.
+    pub(crate) fn has_task_work(&self) -> bool {
+        self.submission().taskrun()
     }
 
     /// Whether completions wait in the kernel because the queue was full.

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -68,4 +69,42 @@ fn a_wait_ends_at_its_timeout() {
         assert!(reactor.next_event().is_none());
         assert!(start.elapsed() >= timeout && start.elapsed() < PATIENCE);
     }
+}
+
+#[test]
+fn a_turn_brings_something() {
+    const MESSAGES: usize = 5_000;
+    let mut random = Random::new("a_turn_brings_something");
+    let mut reactor = reactor(Config::default());
+    let mut clients: Vec<_> = (0..20).map(|_| connect(&mut reactor)).collect();
+    let keys: Vec<_> = clients.iter().map(|(key, _)| *key).collect();
+    reactor.wait(Some(Duration::ZERO)).unwrap();
+    let sending = std::thread::spawn(move || {
+        for at in 0..MESSAGES {
+            clients[at % 20].1.write_all(&[2]).unwrap();
+            for _ in 0..random.below(5_000) {
+                std::hint::spin_loop();
+            }
+        }
+        clients
+    });
+    let (mut turns, mut empty, mut received) = (0, 0, 0);
+    while received < MESSAGES {
+        reactor.wait(Some(PATIENCE)).unwrap();
+        let before = received;
+        while let Some(event) = reactor.next_event() {
+            let Event::Received { key, bytes, .. } = event else { panic!("{event:?}") };
+            received += bytes.len();
+            reactor.send(key, &[0x12; 9]);
+        }
+        turns += 1;
+        empty += usize::from(received == before);
+    }
+    assert!(empty < turns / 10 + 50, "{empty} of {turns} turns brought nothing");
+    let _clients = sending.join().unwrap();
+    reactor.wait(Some(Duration::ZERO)).unwrap();
+    assert!(
+        keys.iter().all(|key| !reactor.has_unread(*key)),
+        "nothing is there, whatever flags are left over"
+    );
 }
