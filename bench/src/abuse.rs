@@ -1,7 +1,7 @@
 //! Well-behaved sessions beside clients that misbehave: what the one kind feels of the other.
 //!
-//! "own late" is how late this tool's own heartbeats went out at worst, in µs: where it is as long as the longest
-//! latency, the machine was busy and not the server.
+//! "own late" is how late this tool's own heartbeats went out at worst, in µs, and "starved %" how long the server's
+//! threads were ready but had no CPU: where these are large, the latencies are the machine's.
 
 use std::mem;
 use std::net::SocketAddr;
@@ -69,8 +69,18 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let mut server = Server::start(&start)?;
     let mut witnesses = Witnesses::join(server.address())?;
     println!(
-        "{:<16} {:>6}  latency µs: {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>8} {:>9}  what happened",
-        "phase", "beats", "p50", "p99", "max", "overdue", "own late", "core %", "memory", "newcomer"
+        "{:<16} {:>6}  latency µs: {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>9} {:>8} {:>9}  what happened",
+        "phase",
+        "beats",
+        "p50",
+        "p99",
+        "max",
+        "overdue",
+        "own late",
+        "core %",
+        "starved %",
+        "memory",
+        "newcomer"
     );
     let phases = [
         ("quiet", Attack::None),
@@ -124,7 +134,8 @@ fn phase(
     })
     .with_context(|| name.to_owned())?;
     let elapsed_ns = now_ns() - start_ns;
-    let core = server.cpu_time()?.since_ns(&before) as f64 * 100.0 / elapsed_ns as f64;
+    let used = server.cpu_time()?.since(&before);
+    let [core, starved] = [used.run_ns, used.wait_ns].map(|ns| ns as f64 * 100.0 / elapsed_ns as f64);
     server.check_alive()?;
     let mebibytes = server.anonymous_bytes()? >> 20;
     let newcomer = serve_newcomer(address).with_context(|| format!("after {name}"))?;
@@ -133,7 +144,7 @@ fn phase(
     let (beats, max) = (latencies.len(), latencies.max_us());
     let (overdue, late) = (mem::take(&mut pulse.skipped), mem::take(&mut pulse.late_ns_max) / 1000);
     println!(
-        "{name:<16} {beats:>6}              {p50:>6.0} {p99:>7.0} {max:>7.0} {overdue:>8} {late:>8} {core:>7.1} {mebibytes:>4} MiB {:>6.1} ms  {story}",
+        "{name:<16} {beats:>6}              {p50:>6.0} {p99:>7.0} {max:>7.0} {overdue:>8} {late:>8} {core:>7.1} {starved:>9.1} {mebibytes:>4} MiB {:>6.1} ms  {story}",
         newcomer.as_secs_f64() * 1e3
     );
     ensure!(beats > 0, "no heartbeat was answered");

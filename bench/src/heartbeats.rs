@@ -91,8 +91,8 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
         options.rate
     );
     println!(
-        "{:>5} {:<7} {:>9} {:>7} {:>7} {:>9}  latency µs: {:>6} {:>7} {:>7} {:>7}",
-        "slice", "target", "CPU µs/hb", "core %", "load %", "hb/s", "p50", "p99", "p99.9", "max"
+        "{:>5} {:<7} {:>9} {:>7} {:>9} {:>7} {:>9}  latency µs: {:>6} {:>7} {:>7} {:>7}",
+        "slice", "target", "CPU µs/hb", "core %", "starved %", "load %", "hb/s", "p50", "p99", "p99.9", "max"
     );
     let mut slices = [Vec::new(), Vec::new()];
     for slice in 0..options.slices {
@@ -154,13 +154,14 @@ impl Target {
         let start_ns = now_ns();
         let driven = drive(&mut self.fleet, pace, u64::from(seconds) * NS_PER_S, &mut self.random)?;
         let elapsed_ns = now_ns() - start_ns;
-        let cpu_ns = self.server.cpu_time()?.since_ns(&before);
-        let load_ns = CpuTime::of(std::process::id())?.since_ns(&load_before);
+        let used = self.server.cpu_time()?.since(&before);
+        let load_ns = CpuTime::of(std::process::id())?.since(&load_before).run_ns;
         let latencies = driven.latencies;
         ensure!(latencies.len() > 0, "no heartbeat was answered");
         Ok(Slice {
-            cpu_ns,
-            core_share: cpu_ns as f64 / elapsed_ns as f64,
+            cpu_ns: used.run_ns,
+            core_share: used.run_ns as f64 / elapsed_ns as f64,
+            starved_share: used.wait_ns as f64 / elapsed_ns as f64,
             load_share: load_ns as f64 / elapsed_ns as f64,
             rate: latencies.len() as f64 * 1e9 / elapsed_ns as f64,
             latencies,
@@ -172,6 +173,8 @@ impl Target {
 struct Slice {
     cpu_ns: u64,
     core_share: f64,
+    /// How long threads of the target were ready but had no CPU.
+    starved_share: f64,
     /// Share of a core that this tool itself took: in a closed loop, either side near 100% is the bottleneck, and
     /// neither means that something else has the CPUs.
     load_share: f64,
@@ -188,8 +191,9 @@ impl Slice {
     fn print(&self, slice: u32, name: &str) {
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| self.latencies.quantile_us(share));
         let (cpu, max) = (self.cpu_us(), self.latencies.max_us());
-        let [core, load] = [self.core_share, self.load_share].map(|share| share * 100.0);
-        print!("{slice:>5} {name:<7} {cpu:>9.2} {core:>7.1} {load:>7.1} {:>9.0}", self.rate);
+        let [core, starved, load] =
+            [self.core_share, self.starved_share, self.load_share].map(|share| share * 100.0);
+        print!("{slice:>5} {name:<7} {cpu:>9.2} {core:>7.1} {starved:>9.1} {load:>7.1} {:>9.0}", self.rate);
         print!("              {p50:>6.0} {p99:>7.0} {p999:>7.0} {max:>7.0}");
         println!(
             "{}",

@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     while now_ns() < end_ns {
         crowd.turn(end_ns)?;
     }
-    let cpu_ns = server.cpu_time()?.since_ns(&before);
+    let cpu_ns = server.cpu_time()?.since(&before).run_ns;
     println!(
         "{} s with all of them: {:.1}% of a core, {:.0} heartbeats/s, {:.0} bytes of memory a session",
         options.seconds,

@@ -8,31 +8,43 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// CPU time of each thread of a process, at one moment.
 pub(crate) struct CpuTime {
-    run_ns: BTreeMap<u32, u64>,
+    threads: BTreeMap<u32, Scheduled>,
+}
+
+/// Time that threads spent on a CPU, and ready to run while something else had it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scheduled {
+    pub(crate) run_ns: u64,
+    pub(crate) wait_ns: u64,
 }
 
 impl CpuTime {
     /// Reads the scheduler's run time of every thread: exact to the nanosecond, where utime and stime count ticks.
     pub(crate) fn of(pid: u32) -> Result<Self> {
-        let mut run_ns = BTreeMap::new();
+        let mut scheduled = BTreeMap::new();
         for tid in threads(pid)? {
             let path = format!("/proc/{pid}/task/{tid}/schedstat");
             match fs::read_to_string(&path) {
                 Ok(text) => {
-                    let ns = parse_schedstat(&text).with_context(|| format!("{path}: {text:?}"))?;
-                    run_ns.insert(tid, ns);
+                    let thread = parse_schedstat(&text).with_context(|| format!("{path}: {text:?}"))?;
+                    scheduled.insert(tid, thread);
                 }
                 Err(error) if thread_is_gone(&error) => {}
                 Err(error) => return Err(error).context(path),
             }
         }
-        Ok(Self { run_ns })
+        Ok(Self { threads: scheduled })
     }
 
-    /// Nanoseconds since `earlier`. The last moments of a thread that ended in between are not known.
-    pub(crate) fn since_ns(&self, earlier: &Self) -> u64 {
-        let before = |tid| earlier.run_ns.get(tid).copied().unwrap_or(0);
-        self.run_ns.iter().map(|(tid, ns)| ns.saturating_sub(before(tid))).sum()
+    /// Since `earlier`, all threads together. The last moments of a thread that ended in between are not known.
+    pub(crate) fn since(&self, earlier: &Self) -> Scheduled {
+        let mut sum = Scheduled::default();
+        for (tid, now) in &self.threads {
+            let before = earlier.threads.get(tid).copied().unwrap_or_default();
+            sum.run_ns += now.run_ns.saturating_sub(before.run_ns);
+            sum.wait_ns += now.wait_ns.saturating_sub(before.wait_ns);
+        }
+        sum
     }
 }
 
@@ -71,8 +83,11 @@ fn thread_is_gone(error: &io::Error) -> bool {
 }
 
 /// `run_ns wait_ns timeslices`.
-fn parse_schedstat(text: &str) -> Option<u64> {
-    text.split_ascii_whitespace().next()?.parse().ok()
+fn parse_schedstat(text: &str) -> Option<Scheduled> {
+    let mut fields = text.split_ascii_whitespace();
+    let run_ns = fields.next()?.parse().ok()?;
+    let wait_ns = fields.next()?.parse().ok()?;
+    Some(Scheduled { run_ns, wait_ns })
 }
 
 fn parse_anonymous(text: &str) -> Option<u64> {
@@ -86,10 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_field_of_schedstat_is_the_run_time() {
-        assert_eq!(parse_schedstat("123456789 42 7\n"), Some(123_456_789));
+    fn schedstat_starts_with_the_time_on_a_cpu_and_the_time_waiting_for_one() {
+        let expected = Scheduled { run_ns: 123_456_789, wait_ns: 42 };
+        assert_eq!(parse_schedstat("123456789 42 7\n"), Some(expected));
         assert_eq!(parse_schedstat(""), None);
-        assert_eq!(parse_schedstat("x 1 2"), None);
+        assert_eq!(parse_schedstat("1 x 2"), None);
     }
 
     #[test]
@@ -105,7 +121,7 @@ mod tests {
         let pid = std::process::id();
         let before = CpuTime::of(pid).unwrap();
         let start = std::time::Instant::now();
-        while CpuTime::of(pid).unwrap().since_ns(&before) == 0 {
+        while CpuTime::of(pid).unwrap().since(&before).run_ns == 0 {
             assert!(start.elapsed().as_secs() < 10, "no run time after ten busy seconds");
         }
         assert!(anonymous_bytes(pid).unwrap() > 0);
