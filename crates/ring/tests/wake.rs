@@ -73,7 +73,7 @@ fn a_wait_ends_at_its_timeout() {
 
 #[test]
 fn a_turn_brings_something() {
-    const MESSAGES: usize = 5_000;
+    const MESSAGES: usize = 20_000;
     let mut random = Random::new("a_turn_brings_something");
     let mut reactor = reactor(Config::default());
     let mut clients: Vec<_> = (0..20).map(|_| connect(&mut reactor)).collect();
@@ -82,7 +82,8 @@ fn a_turn_brings_something() {
     let sending = std::thread::spawn(move || {
         for at in 0..MESSAGES {
             clients[at % 20].1.write_all(&[2]).unwrap();
-            for _ in 0..random.below(5_000) {
+            // Bursts, so that work arrives while the reactor is at work, and pauses to see whether it sleeps.
+            for _ in 0..if at % 20 == 0 { random.below(50_000) } else { 0 } {
                 std::hint::spin_loop();
             }
         }
