@@ -62,10 +62,10 @@ impl Default for Config {
         Self {
             sockets_max: 16_384,
             io_timeout: Duration::from_secs(5),
-            // 256 KB a shard. One enter delivers some 20 completions, so thousands are for the storms.
-            buffers: 4096,
-            // Every buffer filled, and a failed send for every submission.
-            completions: 8192,
+            // 64 KB a shard. One enter delivers some 20 completions, so a thousand are for the storms.
+            buffers: 1024,
+            // Every buffer filled and a failed send for every submission, twice.
+            completions: 4096,
         }
     }
 }
