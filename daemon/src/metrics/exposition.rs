@@ -3,22 +3,18 @@
 use std::sync::Arc;
 
 use locks::Reason;
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level as Verbosity, Metadata, Recorder};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics::{Counter, Gauge, Key, KeyName, Label, Level as Verbosity, Metadata, Recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 use protocol::ErrorCode;
 
-use super::cells::{Bucket, Cells};
-use super::names::{BUCKETS, CODES, Count, Level, Quantity};
+use super::cells::Cells;
+use super::histogram::write_histograms;
+use super::names::{CODES, Count, Level};
 use super::{IntakeCounters, Published};
 use crate::logging;
 
 const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);
-
-/// Samples that the recorder may hold before they are folded into its histograms: 16 bytes each, so 256 KiB at most.
-const SAMPLES_HELD_MAX: u64 = 16_384;
-
-const NS_PER_S: f64 = 1e9;
 
 /// Where the numbers come from.
 #[derive(Debug, Clone)]
@@ -42,37 +38,15 @@ pub(crate) struct Exposition {
     accepted: Counter,
     accept_errors: Counter,
     log_lines_lost: Counter,
-    series: Vec<Series>,
-}
-
-/// One histogram of the exposition, and how far it has been fed.
-struct Series {
-    quantity: Quantity,
-    /// The shard that it shows; all of them together when `None`.
-    shard: Option<usize>,
-    histogram: Histogram,
-    fed: [Bucket; BUCKETS],
 }
 
 impl Exposition {
     /// Registers every series, so that all of them are there from the first scrape on, with 0.
     pub(crate) fn new(sources: Sources) -> Self {
-        let recorder = Quantity::ALL
-            .iter()
-            .fold(PrometheusBuilder::new(), |builder, quantity| {
-                let bounds = quantity.bounds_ns().map(seconds);
-                builder
-                    .set_buckets_for_metric(Matcher::Full(quantity.name().into()), &bounds)
-                    .expect("a histogram has bounds")
-            })
-            .build_recorder();
+        let recorder = PrometheusBuilder::new().build_recorder();
         let process = Collector::default();
         metrics::with_local_recorder(&recorder, || process.describe());
 
-        let series = Quantity::ALL
-            .into_iter()
-            .flat_map(|quantity| register_series(&recorder, quantity, sources.shards.len()))
-            .collect();
         register_build_info(&recorder);
         Self {
             shards: vec![Cells::default(); sources.shards.len()],
@@ -102,7 +76,6 @@ impl Exposition {
                 "Diagnostic log lines dropped because standard error took no more.",
                 Vec::new(),
             ),
-            series,
             handle: recorder.handle(),
             recorder,
             process,
@@ -110,9 +83,8 @@ impl Exposition {
         }
     }
 
-    /// Takes over what was published since the last step. To be called about once a second, so that the work of a
-    /// step stays small, whether anybody scrapes or not.
-    pub(crate) fn step(&mut self) {
+    /// The text format, current as of now.
+    pub(crate) fn render(&mut self) -> String {
         for (cells, published) in self.shards.iter_mut().zip(&self.sources.shards) {
             if let Some(read) = published.read() {
                 *cells = read;
@@ -136,67 +108,11 @@ impl Exposition {
         self.accepted.absolute(self.sources.intake.accepted_total());
         self.accept_errors.absolute(self.sources.intake.accept_errors_total());
         self.log_lines_lost.absolute(logging::lines_lost_total());
-        for series in &mut self.series {
-            let cells = series.shard.map_or(&all, |shard| &self.shards[shard]);
-            series.feed(cells, &self.handle);
-        }
-        self.handle.run_upkeep();
-    }
-
-    /// The text format, current as of now.
-    pub(crate) fn render(&mut self) -> String {
-        self.step();
         metrics::with_local_recorder(&self.recorder, || self.process.collect());
-        self.handle.render()
+        let mut text = self.handle.render();
+        write_histograms(&mut text, &all, &self.shards);
+        text
     }
-}
-
-impl Series {
-    /// Hands the recorder the samples that are new in `cells`. It takes samples only one by one, so this costs some
-    /// 50 ns each, on the control thread.
-    fn feed(&mut self, cells: &Cells, handle: &PrometheusHandle) {
-        let bounds_ns = self.quantity.bounds_ns();
-        for (index, fed) in self.fed.iter_mut().enumerate() {
-            let seen = cells.bucket(self.quantity, index);
-            let above_ns = index.checked_sub(1).map(|below| bounds_ns[below]);
-            let mean = mean_of_new(*fed, seen, above_ns, bounds_ns.get(index).copied());
-            let mut samples = seen.count.saturating_sub(fed.count);
-            while samples > 0 {
-                let some = samples.min(SAMPLES_HELD_MAX);
-                self.histogram.record_many(mean, usize::try_from(some).expect("16 384 fits"));
-                handle.run_upkeep();
-                samples -= some;
-            }
-            *fed = seen;
-        }
-    }
-}
-
-/// The mean, in seconds, of the samples of a bucket that came between `fed` and `seen`: recorded once for each of
-/// them it gives the exact sum, and it lies in the bucket, above `above_ns` and at most at `bound_ns`.
-fn mean_of_new(fed: Bucket, seen: Bucket, above_ns: Option<u64>, bound_ns: Option<u64>) -> f64 {
-    let samples = seen.count.saturating_sub(fed.count).max(1);
-    let sum_ns = seen.sum_ns.saturating_sub(fed.sum_ns);
-    let least_ns = above_ns.map_or(0.0, |above_ns| (above_ns + 1) as f64);
-    let most_ns = bound_ns.map_or(f64::INFINITY, |bound_ns| bound_ns as f64);
-    // A saturated sum is the only one outside.
-    (sum_ns as f64 / samples as f64).clamp(least_ns, most_ns) / NS_PER_S
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / NS_PER_S
-}
-
-fn register_series(recorder: &PrometheusRecorder, quantity: Quantity, shards: usize) -> Vec<Series> {
-    recorder.describe_histogram(KeyName::from_const_str(quantity.name()), None, quantity.help().into());
-    let series = |shard: Option<usize>| {
-        let labels =
-            shard.map(|shard| Label::new("shard", shard.to_string())).into_iter().collect::<Vec<_>>();
-        let key = Key::from_parts(quantity.name(), labels);
-        let histogram = recorder.register_histogram(&key, &METADATA);
-        Series { quantity, shard, histogram, fed: Default::default() }
-    };
-    if quantity.is_per_shard() { (0..shards).map(Some).map(series).collect() } else { vec![series(None)] }
 }
 
 fn register_counter(
@@ -238,7 +154,6 @@ fn register_build_info(recorder: &PrometheusRecorder) {
 
 #[cfg(test)]
 mod tests {
-
     use locks::Counts;
 
     use super::super::ShardCounters;
@@ -310,48 +225,5 @@ mod tests {
         assert_eq!(value(&text, "monolock_protocol_errors_total{code=\"0x11\"}"), 1.0);
         assert_eq!(value(&text, "monolock_heartbeat_service_seconds_count"), 9.0);
         assert_eq!(value(&text, "monolock_shard_loop_lag_seconds_count{shard=\"1\"}"), 2.0);
-    }
-
-    #[test]
-    fn a_histogram_has_the_exact_sum_and_the_right_buckets_however_often_it_is_read() {
-        let sources = sources(1);
-        let shard = Arc::clone(&sources.shards[0]);
-        let mut exposition = Exposition::new(sources);
-        let mut counters = ShardCounters::default();
-        for wait_ns in [0, 100_000, 100_001, 999_999, 7_200_000_000_000] {
-            counters.granted(wait_ns);
-            counters.publish(&shard, NOW_NS);
-            exposition.step();
-        }
-        counters.granted(200_000);
-        counters.granted(400_000);
-        counters.publish(&shard, NOW_NS);
-        let text = exposition.render();
-        let bucket = |le: &str| value(&text, &format!("monolock_wait_seconds_bucket{{le=\"{le}\"}}"));
-        assert_eq!(bucket("0.0001"), 2.0);
-        assert_eq!(bucket("0.001"), 6.0);
-        assert_eq!(bucket("3600"), 6.0);
-        assert_eq!(bucket("+Inf"), 7.0);
-        assert!((value(&text, "monolock_wait_seconds_sum") - 7200.0018).abs() < 1e-9);
-    }
-
-    #[test]
-    fn more_samples_than_the_recorder_may_hold_are_all_counted() {
-        let sources = sources(1);
-        turns(&sources.shards[0], &[3 * SAMPLES_HELD_MAX + 1]);
-        let text = Exposition::new(sources).render();
-        assert_eq!(
-            value(&text, "monolock_heartbeat_service_seconds_count"),
-            (3 * SAMPLES_HELD_MAX + 1) as f64
-        );
-    }
-
-    #[test]
-    fn the_mean_of_new_samples_stays_in_their_bucket() {
-        let fed = Bucket { count: 10, sum_ns: u64::MAX - 10 };
-        let saturated = Bucket { count: 20, sum_ns: u64::MAX };
-        assert_eq!(mean_of_new(fed, saturated, Some(1_000), Some(2_000)), 1_001.0 / NS_PER_S);
-        let seen = Bucket { count: 3, sum_ns: 6_000 };
-        assert_eq!(mean_of_new(Bucket::default(), seen, Some(1_000), Some(2_000)), seconds(2_000));
     }
 }

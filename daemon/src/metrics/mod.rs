@@ -7,6 +7,7 @@
 
 mod cells;
 mod exposition;
+mod histogram;
 mod intake;
 mod names;
 mod shard;

@@ -47,13 +47,9 @@ impl OpsState {
     pub(crate) fn set_shutting_down(&self) {
         self.0.lifecycle.advance(Phase::ShuttingDown);
     }
-
-    fn with_exposition<R>(&self, f: impl FnOnce(&mut Exposition) -> R) -> R {
-        f(&mut self.0.exposition.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
-/// Serves the endpoints on all `listeners` until the task is aborted, and keeps the metrics in step.
+/// Serves the endpoints on all `listeners` until the task is aborted.
 pub(crate) fn spawn(listeners: Vec<TcpListener>, state: OpsState) -> JoinHandle<()> {
     tokio::spawn(server::run(listeners, state))
 }
@@ -67,7 +63,8 @@ fn router(state: OpsState) -> Router {
 }
 
 async fn metrics(State(state): State<OpsState>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, METRICS_TYPE)], state.with_exposition(Exposition::render))
+    let text = state.0.exposition.lock().unwrap_or_else(PoisonError::into_inner).render();
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], text)
 }
 
 async fn healthz(State(state): State<OpsState>) -> impl IntoResponse {

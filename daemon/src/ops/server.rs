@@ -10,11 +10,10 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::{OpsState, router};
-use crate::metrics::Exposition;
 
 /// How long a connection may last, from accept to the last byte of the answer. A scrape takes milliseconds; Prometheus
 /// itself gives up after 10 s by default.
@@ -23,9 +22,6 @@ pub(super) const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
 /// Connections at once of each listener; for one more the oldest is closed, so that idle ones cannot keep a probe out.
 /// Well inside the descriptors that are kept free of sessions.
 pub(super) const CONNECTIONS_MAX: usize = 16;
-
-/// How often metrics are taken over from the shards when nobody scrapes.
-const STEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause after a failed accept, so that a lack of descriptors is not met by spinning.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -36,12 +32,7 @@ pub(super) async fn run(listeners: Vec<StdListener>, state: OpsState) {
     for listener in listeners {
         loops.spawn(accept_loop(listener, router(state.clone())));
     }
-    let mut step = interval(STEP_INTERVAL);
-    step.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        step.tick().await;
-        state.with_exposition(Exposition::step);
-    }
+    while loops.join_next().await.is_some() {}
 }
 
 async fn accept_loop(listener: StdListener, router: Router) {
