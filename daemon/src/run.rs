@@ -3,6 +3,7 @@
 //! [`watch`] decides, [`group`] and [`signals`] do. The connection is kept until the command's group is gone: closing
 //! it makes the server pass the lock on.
 
+mod address;
 mod group;
 mod members;
 mod signals;
@@ -18,6 +19,7 @@ use client::{Alarm, Connection, Event, boottime_ns};
 use protocol::{Acquire, Token};
 
 use crate::duration::parse_duration;
+use crate::settings;
 use group::Group;
 use signals::{Children, Signals};
 use watch::{Step, Watch};
@@ -45,9 +47,9 @@ pub(crate) struct RunArgs {
     /// How long the server keeps the lock for a claim that went silent.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     lease: Duration,
-    /// The server.
-    #[arg(long, value_name = "HOST:PORT", env = "MONOLOCK_ADDRESS", default_value = "127.0.0.1:7070")]
-    address: String,
+    /// The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070].
+    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
+    address: Option<String>,
     /// The lock.
     name: String,
     /// The command and its arguments.
@@ -72,13 +74,20 @@ async fn run_until_done(args: &RunArgs) -> u8 {
         Ok(acquire) => acquire,
         Err(error) => return fail(&error),
     };
+    let address = match address::resolve(args.address.as_deref(), settings::environment_variable) {
+        Ok(address) => address,
+        Err(problem) => {
+            eprintln!("monolock run: {problem}");
+            return status::USAGE;
+        }
+    };
     let (mut signals, children, alarm) = match senses() {
         Ok(senses) => senses,
         Err(error) => return os_error("watching signals and time", &error),
     };
     let watch = Watch::new(acquire.lease);
     let connection = tokio::select! {
-        opened = open(&args.address, acquire) => match opened {
+        opened = open(&address, acquire) => match opened {
             Ok(connection) => connection,
             Err(code) => return code,
         },

@@ -8,8 +8,8 @@ use client::{Error, Loss};
 use protocol::Class;
 use rustix::process::Signal;
 
-pub(crate) use crate::exit::OS_ERROR;
-use crate::exit::{UNAVAILABLE, USAGE};
+use crate::exit::UNAVAILABLE;
+pub(crate) use crate::exit::{OS_ERROR, USAGE};
 
 /// No connection to the server, or it was lost while waiting: EX_UNAVAILABLE.
 pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
@@ -38,7 +38,7 @@ const SIGNAL_BASE: u8 = 128;
 /// The statuses, for the help text.
 pub(crate) const HELP: &str = "\
 Exit status: that of CMD (128 + n if signal n ended it), or
-   64  the lock name or the lease is invalid
+   64  an argument or a variable is invalid
    69  the server cannot be reached, or the connection was lost while waiting
    71  the operating system refused something
    74  the claim was lost while CMD ran; CMD was stopped
