@@ -1,0 +1,13 @@
+//! `monolock run` against the real server, as its user sees it: one module for each part of what it promises.
+#![forbid(unsafe_code)]
+
+mod arguments;
+#[path = "../server/harness.rs"]
+#[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
+mod harness;
+mod loss;
+mod runs;
+mod signals;
+mod status;
+mod streams;
+mod turns;
