@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Fails when a well-behaved heartbeat takes this long.
     #[arg(long, default_value_t = 50.0)]
     max_ms: f64,
-    /// Shards of the server. With CPUs to spare the attackers run beside them: in truth they sit on other machines.
+    /// Shards of the server. One leaves a CPU to the attackers, which in truth sit on other machines.
     #[arg(long, default_value_t = 1)]
     shards: usize,
     /// Makes the random bytes the same again.
@@ -67,7 +67,6 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     println!("{WELL_BEHAVED} sessions, a heartbeat every {INTERVAL:?} each; --seed {seed}");
     let start = Start { program, shards: options.shards, nofile: Some(u64::from(options.nofile)) };
     let mut server = Server::start(&start)?;
-    server::pin_away_from(&server.pinned_cpus()?)?;
     let mut witnesses = Witnesses::join(server.address())?;
     println!(
         "{:<16} {:>6}  latency µs: {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>9} {:>8} {:>9}  what happened",
