@@ -53,7 +53,7 @@ mod waker;
 pub use buffers::BUFFER_BYTES;
 pub use connection::{DRAIN_BYTES_MAX, OUTPUT_PAUSE_BYTES};
 pub use output::INLINE_BYTES;
-pub use reactor::{Config, DRAIN_MAX, DRAINING_CONNECTIONS_MAX, Ended, Event, Reactor};
+pub use reactor::{Config, DRAIN_MAX, Ended, Event, Reactor};
 pub use ring::{Capabilities, probe};
 pub use rustix::io::Errno;
 pub use slab::Key;

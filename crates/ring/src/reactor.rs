@@ -25,10 +25,6 @@ use crate::waker::Waker;
 /// protocol's shutdown window is 1 s.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// Connections that may drain at once; one more closes the oldest. A thousand refused clients a second are served,
-/// and the memory of the refused stays below 0.3 MB.
-pub const DRAINING_CONNECTIONS_MAX: usize = 1024;
-
 /// Submissions that one plan can need: a send or its cancellation, and the receive's arming or cancellation.
 const SUBMISSIONS_PER_PLAN: usize = 2;
 
@@ -51,6 +47,8 @@ pub struct Config {
     pub sockets_max: u32,
     /// How long output may wait for the peer without any progress.
     pub io_timeout: Duration,
+    /// Connections that may drain at once; one more closes the oldest, whose last frame is with the kernel by then.
+    pub draining_max: usize,
     /// Receive buffers of 64 B, a power of two up to 32768.
     pub buffers: u16,
     /// Completion queue entries. More than that at once overflow into kernel memory, which is slower but loses nothing.
@@ -62,6 +60,8 @@ impl Default for Config {
         Self {
             sockets_max: 16_384,
             io_timeout: Duration::from_secs(5),
+            // A thousand refused clients a second are served.
+            draining_max: 1024,
             // 64 KB a shard. One enter delivers some 20 completions, so a thousand are for the storms.
             buffers: 1024,
             // Every buffer filled and a failed send for every submission, twice.
@@ -121,6 +121,7 @@ pub struct Reactor<T> {
     connections: Slab<Connection<T>>,
     direct_slots: u32,
     io_timeout_ns: u64,
+    draining_max: usize,
     min_wait: bool,
     /// Connections to plan for before the next enter.
     listed: Vec<Key>,
@@ -170,6 +171,7 @@ impl<T> Reactor<T> {
             connections: Slab::new(),
             direct_slots,
             io_timeout_ns: config.io_timeout.as_nanos() as u64,
+            draining_max: config.draining_max,
             listed: Vec::new(),
             planning: Vec::new(),
             turn: 1,
@@ -257,7 +259,7 @@ impl<T> Reactor<T> {
     /// Ends a connection after its output and `last` are sent: then FIN goes out, input is thrown away until the peer
     /// closes too, and the descriptor is closed. Input that nobody reads would turn the close into an RST, which can
     /// destroy what is on its way to the peer. Bounded by [`DRAIN_MAX`], [`DRAIN_BYTES_MAX`](crate::DRAIN_BYTES_MAX)
-    /// and [`DRAINING_CONNECTIONS_MAX`]. No event comes any more. `None` for a stale key.
+    /// and [`Config::draining_max`]. No event comes any more. `None` for a stale key.
     pub fn close_after(&mut self, key: Key, last: &[u8]) -> Option<T> {
         let connection = self.connections.get_mut(key).filter(|connection| connection.is_owned())?;
         let data = connection.start_draining(last);
@@ -266,7 +268,7 @@ impl<T> Reactor<T> {
         self.draining += 1;
         let drain_ns = self.io_timeout_ns.min(DRAIN_MAX.as_nanos() as u64);
         self.drains.push(monotonic_ns() + drain_ns, key);
-        while self.draining > DRAINING_CONNECTIONS_MAX {
+        while self.draining > self.draining_max {
             let oldest = self.drains.pop().expect("each draining connection has an entry");
             self.cut_drain(oldest);
         }

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use common::*;
-use ring::{Config, DRAIN_BYTES_MAX, DRAIN_MAX, DRAINING_CONNECTIONS_MAX};
+use ring::{Config, DRAIN_BYTES_MAX, DRAIN_MAX};
 
 const LAST: &[u8] = b"\x13\x02\x04bye!";
 
@@ -90,13 +90,13 @@ fn a_peer_that_keeps_sending_drains_a_bounded_amount() {
 #[test]
 fn the_oldest_drain_gives_way_to_the_newest() {
     let mut reactor = reactor(Config::default());
-    let clients: Vec<_> = (0..DRAINING_CONNECTIONS_MAX + 10).map(|_| connect(&mut reactor)).collect();
+    let clients: Vec<_> = (0..Config::default().draining_max + 10).map(|_| connect(&mut reactor)).collect();
     reactor.wait(Some(Duration::ZERO)).unwrap();
     for (key, _) in &clients {
         reactor.close_after(*key, LAST);
     }
     let start = Instant::now();
-    drive(&mut reactor, |_, _| {}, |reactor| reactor.closing() <= DRAINING_CONNECTIONS_MAX);
+    drive(&mut reactor, |_, _| {}, |reactor| reactor.closing() <= Config::default().draining_max);
     assert!(start.elapsed() < DRAIN_MAX / 2);
     settle(&mut reactor);
     assert!(start.elapsed() < 4 * DRAIN_MAX);

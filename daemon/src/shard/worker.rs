@@ -68,6 +68,8 @@ impl Worker {
         let config = ring::Config {
             sockets_max: u32::try_from(settings.capacity.places()).unwrap_or(u32::MAX),
             io_timeout: settings.io_timeout,
+            // At shutdown all of them drain at once. Each holds its place until it is done.
+            draining_max: settings.capacity.places(),
             ..ring::Config::default()
         };
         let reactor = Reactor::new(config)?;
