@@ -47,7 +47,8 @@ pub struct Config {
     pub sockets_max: u32,
     /// How long output may wait for the peer without any progress.
     pub io_timeout: Duration,
-    /// Connections that may drain at once; one more closes the oldest, whose last frame is with the kernel by then.
+    /// Connections that may drain at once; one more cuts the oldest off, output that is not sent yet
+    /// included.
     pub draining_max: usize,
     /// Receive buffers of 64 B, a power of two up to 32768.
     pub buffers: u16,

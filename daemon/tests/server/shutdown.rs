@@ -19,7 +19,10 @@ fn sigterm_tells_every_session_promotes_nobody_and_exits_with_0() {
         let mut holders: Vec<Peer> =
             (0..50).map(|index| server.hold(&format!("lock-{index}"), LEASE).0).collect();
         let mut waiters: Vec<Peer> =
-            (0..50).map(|index| server.wait_in_line(&format!("lock-{index}"), LEASE)).collect();
+            (0..LOCKS).map(|index| server.wait_in_line(&format!("lock-{index}"), LEASE)).collect();
+        holders.iter_mut().chain(&mut waiters).for_each(Peer::heartbeat);
+        holders.iter_mut().for_each(|holder| drop(holder.acquired()));
+        waiters.iter_mut().for_each(Peer::waiting);
         server.signal(signal);
         for peer in holders.iter_mut().chain(&mut waiters) {
             // Nothing before the ERROR: a waiter is not promoted by a session that shutdown itself ends.
