@@ -46,10 +46,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve locks.
+    /// Serves locks.
     #[command(help_template = SERVE_HELP, after_help = Table.to_string())]
     Serve(ServeArgs),
-    /// Run a command while holding a lock.
     Run(RunArgs),
 }
 

@@ -24,7 +24,9 @@ fn sigterm_tells_every_session_promotes_nobody_and_exits_with_0() {
         let mut waiters: Vec<Peer> =
             (0..LOCKS).map(|index| server.wait_in_line(&format!("lock-{index}"), LEASE)).collect();
         holders.iter_mut().chain(&mut waiters).for_each(Peer::heartbeat);
-        holders.iter_mut().for_each(|holder| drop(holder.acquired()));
+        holders.iter_mut().for_each(|holder| {
+            holder.acquired();
+        });
         waiters.iter_mut().for_each(Peer::waiting);
         server.signal(signal);
         for peer in holders.iter_mut().chain(&mut waiters) {
