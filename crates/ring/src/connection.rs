@@ -140,6 +140,11 @@ impl<T> Connection<T> {
         self.blocked || self.flight == Flight::Tracked
     }
 
+    /// Nothing can be sent any more.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.mute
+    }
+
     pub(crate) fn push_output(&mut self, bytes: &[u8]) {
         if self.mute {
             return;

@@ -95,6 +95,27 @@ fn a_reset_ends_a_connection_that_is_not_read() {
 }
 
 #[test]
+fn a_reset_behind_input_that_back_pressure_left_unread_comes_after_that_input() {
+    const UNREAD_BYTES: usize = 10_000;
+    let mut reactor = reactor(Config::default());
+    let (key, mut client) = connect(&mut reactor);
+    // More than socket buffers take: the receive pauses and a send waits.
+    reactor.send(key, &vec![0; 16 << 20]);
+    drive(&mut reactor, |_, seen| panic!("{seen:?}"), |reactor| !reactor.is_reading(key));
+    for _ in 0..10 {
+        reactor.wait(Some(Duration::from_millis(1))).unwrap();
+        assert_eq!(reactor.next_event().map(Seen::of), None);
+    }
+    client.write_all(&[7; UNREAD_BYTES]).unwrap();
+    reset(client);
+    let seen = collect(&mut reactor, |seen| !ends(seen).is_empty());
+    assert_eq!(bytes(&seen), [7; UNREAD_BYTES]);
+    assert_eq!(seen.last(), Some(&Seen::Ended(key, Ended::Reset)));
+    reactor.close(key);
+    settle(&mut reactor);
+}
+
+#[test]
 fn a_killed_peer_is_gone_at_once() {
     let mut reactor = reactor(Config::default());
     let listener = listener();

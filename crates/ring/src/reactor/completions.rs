@@ -69,6 +69,9 @@ impl<T> Reactor<T> {
         let within_bounds = phase != Phase::Draining || connection.drain(len as u32);
         if !completion.more() {
             self.list(key);
+        } else if connection.is_mute() {
+            // The end's own wake-up came before this receive was armed, and after its last bytes the kernel waits for one.
+            let _ = rustix::net::shutdown(&connection.fd, Shutdown::Both);
         }
         if !within_bounds {
             self.cut_drain(key);
