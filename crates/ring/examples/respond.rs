@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7171".into());
     let listener = TcpListener::bind(&address)?;
     let mut reactor = Reactor::<u64>::new(Config::default())?;
-    println!("listening on {address}, {:?}", reactor.capabilities());
+    println!("listening on {address}, {:?}", ring::probe()?);
 
     let (commands, inbox) = mpsc::channel();
     let (waker, stop) = (reactor.waker(), commands.clone());

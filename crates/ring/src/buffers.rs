@@ -26,20 +26,28 @@ pub(crate) struct Buffers {
     /// Position of the next entry; runs freely, the ring's size is a power of two.
     tail: u16,
     published: u16,
+    leaked: bool,
 }
 
 impl Buffers {
-    /// Registers `count` buffers (a power of two) with the ring. Drop the ring first.
+    /// Registers `count` buffers (a power of two) with the ring. To be dropped when no receive is in flight any more.
     pub(crate) fn new(ring: &Ring, count: u16) -> Result<Self, Unavailable> {
         assert!(count.is_power_of_two(), "the kernel wants a power of two, not {count}");
         let (entries, bytes) = layouts(count);
-        let mut buffers =
-            Self { entries: allocate(entries).cast(), bytes: allocate(bytes), count, tail: 0, published: 0 };
+        let mut buffers = Self {
+            entries: allocate(entries).cast(),
+            bytes: allocate(bytes),
+            count,
+            tail: 0,
+            published: 0,
+            leaked: false,
+        };
         for id in 0..count {
             buffers.put(id);
         }
         buffers.publish();
-        // SAFETY: page-aligned, `count` entries long, freed by our drop, which comes after the ring's.
+        // SAFETY: page-aligned, `count` entries long; freed by our drop, before which every receive is cancelled. The kernel
+        // holds the pages of the entries by itself.
         unsafe { ring.register_buffers(buffers.entries.as_ptr() as u64, count, GROUP) }
             .map_err(|error| Unavailable::new(Step::BufferRing, error))?;
         Ok(buffers)
@@ -82,11 +90,21 @@ impl Buffers {
     }
 }
 
+impl Buffers {
+    /// Gives the memory up for good: the kernel may still fill it.
+    pub(crate) fn leak(&mut self) {
+        self.leaked = true;
+    }
+}
+
 impl Drop for Buffers {
     fn drop(&mut self) {
+        if self.leaked {
+            return;
+        }
         let (entries, bytes) = layouts(self.count);
-        // SAFETY: allocated in `new` with the same layouts. The ring is gone or its operations are cancelled, so
-        // the kernel fills no buffer any more; it holds the pages of the entries by itself.
+        // SAFETY: allocated in `new` with the same layouts, and no receive is in flight: the reactor cancels all before, or
+        // leaks.
         unsafe {
             dealloc(self.entries.as_ptr().cast(), entries);
             dealloc(self.bytes.as_ptr(), bytes);

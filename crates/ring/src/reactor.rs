@@ -15,15 +15,17 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::buffers::{self, Buffers};
 use crate::connection::{Connection, Flight, Phase, Plan, Receive, Send};
 use crate::pacing::{GATHER_EVENTS, Pacing};
-use crate::ring::{Capabilities, Ring, SUBMISSIONS};
+use crate::ring::{Ring, SUBMISSIONS};
 use crate::slab::{Key, Slab};
 use crate::timers::{Drains, Stalls};
-use crate::unavailable::{Step, Unavailable};
+use crate::unavailable::Unavailable;
 use crate::waker::Waker;
 
-/// The longest that a connection drains after [`Reactor::close_after`]; the I/O timeout where that is less. The
-/// protocol's shutdown window is 1 s.
+/// The longest that a connection drains after [`Reactor::close_after`]: the protocol's shutdown window.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// Slots of the direct descriptor table at most: 16 B of kernel memory each, taken at once. The kernel's own limit is 2²⁰.
+const DIRECT_SLOTS_MAX: u32 = 65_536;
 
 /// Submissions that one plan can need: a send or its cancellation, and the receive's arming or cancellation.
 const SUBMISSIONS_PER_PLAN: usize = 2;
@@ -43,7 +45,7 @@ const WAKE_USER_DATA: u64 = (tag::WAKE as u64) << 60;
 /// Sizes and limits of one reactor.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Slots of the direct descriptor table, cut to RLIMIT_NOFILE. More sockets work too, with plain descriptors.
+    /// Slots of the direct descriptor table, cut to RLIMIT_NOFILE and to 65536. More sockets work too, with plain descriptors.
     pub sockets_max: u32,
     /// How long output may wait for the peer without any progress.
     pub io_timeout: Duration,
@@ -160,11 +162,11 @@ impl<T> Reactor<T> {
         // The kernel refuses a table beyond RLIMIT_NOFILE.
         let nofile =
             rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let direct_slots = config.sockets_max.min(u32::try_from(nofile).unwrap_or(u32::MAX));
-        if direct_slots > 0 {
-            ring.register_direct_table(direct_slots)
-                .map_err(|error| Unavailable::new(Step::DirectTable, error))?;
-        }
+        let direct_slots =
+            config.sockets_max.min(DIRECT_SLOTS_MAX).min(u32::try_from(nofile).unwrap_or(u32::MAX));
+        // Without the table every socket is served through its plain descriptor.
+        let has_table = direct_slots > 0 && ring.register_direct_table(direct_slots).is_ok();
+        let direct_slots = if has_table { direct_slots } else { 0 };
         Ok(Self {
             min_wait: ring.capabilities().min_wait,
             ring,
@@ -199,11 +201,6 @@ impl<T> Reactor<T> {
         self.waker.clone()
     }
 
-    /// What this kernel offers beyond the required minimum.
-    pub fn capabilities(&self) -> Capabilities {
-        Capabilities { min_wait: self.min_wait }
-    }
-
     /// Takes a connected TCP socket; its receive is armed by the next [`wait`](Self::wait). The socket is put into
     /// blocking mode: in the other, a receive would fail instead of waiting.
     ///
@@ -229,15 +226,6 @@ impl<T> Reactor<T> {
     /// The owner's state of a connection.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.connections.get_mut(key)?.data.as_mut()
-    }
-
-    /// The connection's plain descriptor, while the owner has it: for socket options and TCP_INFO.
-    pub fn socket(&self, key: Key) -> Option<std::os::fd::BorrowedFd<'_>> {
-        use std::os::fd::AsFd;
-        self.connections
-            .get(key)
-            .filter(|connection| connection.is_owned())
-            .map(|connection| connection.fd.as_fd())
     }
 
     /// Appends to a connection's output, which goes out with the next [`wait`](Self::wait). Nothing for a stale key
@@ -267,8 +255,7 @@ impl<T> Reactor<T> {
         self.list(key);
         self.open -= 1;
         self.draining += 1;
-        let drain_ns = self.io_timeout_ns.min(DRAIN_MAX.as_nanos() as u64);
-        self.drains.push(monotonic_ns() + drain_ns, key);
+        self.drains.push(monotonic_ns() + DRAIN_MAX.as_nanos() as u64, key);
         while self.draining > self.draining_max {
             let oldest = self.drains.pop().expect("each draining connection has an entry");
             self.cut_drain(oldest);
@@ -310,14 +297,7 @@ impl<T> Reactor<T> {
     ///
     /// The ring is broken (its kernel lost completions for want of memory); nothing but dropping the reactor helps.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.take_back_buffer();
-        self.buffers.publish();
-        if self.ring.is_drained() && !self.ring.overflown() {
-            self.drained_turn = self.submitted_turn;
-            self.fire_timers();
-        }
-        self.arm_wake();
-        self.plan_all();
+        self.plan_turn();
         self.woken |= self.waker.collect();
         let at_once =
             !self.listed.is_empty() || self.woken || !self.timed_out.is_empty() || self.has_undrained();
@@ -328,14 +308,45 @@ impl<T> Reactor<T> {
         } else {
             self.sleep(timeout)?;
         }
-        if self.ring.all_submitted() {
-            self.submitted_turn = self.turn;
-            self.turn += 1;
-        }
+        self.end_turn_if_submitted();
         self.woken |= self.waker.collect();
         self.now_ns = monotonic_ns();
         self.pacing.turn(self.now_ns, std::mem::take(&mut self.received));
         Ok(())
+    }
+
+    /// Submits what there is to send, arm and cancel, without waiting: answers are with the kernel when it returns. For owners that
+    /// have other work to do before the next [`wait`](Self::wait), which submits too.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.plan_turn();
+        if !self.ring.all_submitted() {
+            self.ring.enter(0, None, 0)?;
+        }
+        self.end_turn_if_submitted();
+        Ok(())
+    }
+
+    /// Turns everything that happened since the last submission into submissions.
+    fn plan_turn(&mut self) {
+        self.take_back_buffer();
+        self.buffers.publish();
+        if self.ring.is_drained() && !self.ring.overflown() {
+            self.drained_turn = self.submitted_turn;
+            self.fire_timers();
+        }
+        self.arm_wake();
+        self.plan_all();
+    }
+
+    fn end_turn_if_submitted(&mut self) {
+        if self.ring.all_submitted() {
+            self.submitted_turn = self.turn;
+            self.turn += 1;
+        }
     }
 
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -585,7 +596,11 @@ impl<T> Drop for Reactor<T> {
             // FIN goes out now; closing a descriptor that the ring still knows would not send it.
             let _ = rustix::net::shutdown(&connection.fd, Shutdown::Both);
         }
-        self.ring.cancel_all();
+        if !self.ring.cancel_all() {
+            // The kernel may still read outputs and fill buffers: what it names must outlive it.
+            std::mem::forget(std::mem::take(&mut self.connections));
+            self.buffers.leak();
+        }
     }
 }
 

@@ -202,10 +202,13 @@ impl Ring {
         }
     }
 
-    /// Cancels every operation and waits, for a bounded time, until the kernel is done with them.
-    pub(crate) fn cancel_all(&self) {
-        // Nothing in flight (ENOENT) and a timeout are both fine: the ring goes away in any case.
-        let _ = self.submitter.register_sync_cancel(Some(CANCEL_TIMEOUT.into()), CancelBuilder::any());
+    /// Cancels every operation and waits, for a bounded time, until the kernel is done with them. Whether it is.
+    pub(crate) fn cancel_all(&self) -> bool {
+        match self.submitter.register_sync_cancel(Some(CANCEL_TIMEOUT.into()), CancelBuilder::any()) {
+            Ok(()) => true,
+            // ENOENT: nothing was in flight.
+            Err(error) => error.raw_os_error() == Some(libc::ENOENT),
+        }
     }
 }
 

@@ -43,6 +43,12 @@ pub(crate) struct Slab<V> {
     free: Vec<u32>,
 }
 
+impl<V> Default for Slab<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<V> Slab<V> {
     pub(crate) fn new() -> Self {
         Self { chunks: Vec::new(), free: Vec::new() }
@@ -83,9 +89,12 @@ impl<V> Slab<V> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<V> {
         self.get(key)?;
         let slot = self.slot_mut(key.index);
-        slot.generation = slot.generation.wrapping_add(1);
         let value = slot.value.take();
-        self.free.push(key.index);
+        // A slot that has had 2³² users gets no more: the next key would be its first one's.
+        if let Some(next) = slot.generation.checked_add(1) {
+            slot.generation = next;
+            self.free.push(key.index);
+        }
         value
     }
 

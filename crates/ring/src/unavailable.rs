@@ -10,8 +10,6 @@ pub enum Step {
     Setup,
     /// Registering the ring of receive buffers (`IORING_REGISTER_PBUF_RING`).
     BufferRing,
-    /// Registering the table of direct descriptors (`IORING_REGISTER_FILES2`).
-    DirectTable,
     /// Creating the eventfd that other threads wake the reactor with.
     Eventfd,
 }
@@ -21,7 +19,6 @@ impl fmt::Display for Step {
         f.write_str(match self {
             Self::Setup => "io_uring_setup(SINGLE_ISSUER | DEFER_TASKRUN)",
             Self::BufferRing => "io_uring_register(PBUF_RING)",
-            Self::DirectTable => "io_uring_register(FILES2)",
             Self::Eventfd => "eventfd",
         })
     }
