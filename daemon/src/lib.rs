@@ -21,10 +21,13 @@ mod shard;
 mod vital;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use logging::Logging;
+use server::Ended;
 use settings::{Ending, Invocation, ServeSettings};
+use tracing::error;
 
 /// The whole program: understands its arguments, the first being the program's name, and does what they ask.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -32,7 +35,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Serve(settings)) => serve(&settings),
         Ok(Invocation::Run(args)) => run::run(args),
         Err(Ending::Information(text)) => {
-            print!("{text}");
+            // A reader that has seen enough (`| head`) is no error.
+            let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
         Err(Ending::Usage(problem)) => fail(exit::USAGE, &problem),
@@ -45,12 +49,17 @@ fn serve(settings: &ServeSettings) -> ExitCode {
         Err(error) => return fail(exit::OS_ERROR, &format!("cannot start the log's thread: {error}")),
     };
     match server::serve(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(error.exit_status(), &error.to_string()),
+        Ok(Ended::InOrder) => ExitCode::SUCCESS,
+        Ok(Ended::AtOnce) => ExitCode::from(exit::INTERRUPTED),
+        Err(error) => {
+            error!("{error}");
+            ExitCode::from(error.exit_status())
+        }
     }
 }
 
 fn fail(status: u8, problem: &str) -> ExitCode {
-    eprintln!("monolock: {problem}");
+    // Where standard error is closed, the status alone tells.
+    let _ = writeln!(io::stderr(), "monolock: {problem}");
     ExitCode::from(status)
 }

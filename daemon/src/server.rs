@@ -7,17 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::capacity::{self, Capacity};
 use crate::gate::Gate;
+use crate::intake::{self, Intake};
 use crate::listener;
 use crate::metrics::{IntakeCounters, Published};
 use crate::ops::{self, OpsState};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
-use crate::{exit, intake};
+use crate::{exit, vital};
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);
@@ -46,6 +49,8 @@ impl ServeError {
     /// The exit status that tells a supervisor whose matter this is.
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
+            // Neither missing nor forbidden: descriptors, for one.
+            Self::Ring(ring::Unavailable::Other { .. }) => exit::OS_ERROR,
             Self::Ring(_) => exit::UNAVAILABLE,
             Self::Capacity(_) | Self::Listen(_) | Self::System { .. } => exit::OS_ERROR,
         }
@@ -61,84 +66,132 @@ impl From<StartError> for ServeError {
     }
 }
 
+/// How a server ended that had started, or was told to end while it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Every client was told.
+    InOrder,
+    /// A second signal did not let it.
+    AtOnce,
+}
+
 /// Runs the server until a signal ends it.
-pub(crate) fn serve(settings: &ServeSettings) -> Result<(), ServeError> {
+pub(crate) fn serve(settings: &ServeSettings) -> Result<Ended, ServeError> {
+    let _ends_the_process = vital::this_thread();
     let descriptors = capacity::raise_descriptor_limit();
-    ring::probe()?;
+    if !ring::probe()?.min_wait {
+        info!(
+            "this kernel has no minimum wait for io_uring (Linux 6.12 has): more CPU time at some 10000 heartbeats a second"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| ServeError::System { what: "the control thread's runtime", error })?;
-    runtime.block_on(control(settings, descriptors))
+    let ended = runtime.block_on(control(settings, descriptors));
+    // Nobody waits for a name look-up, or for a shutdown that was cut short.
+    runtime.shutdown_background();
+    ended
 }
 
-async fn control(settings: &ServeSettings, descriptors: usize) -> Result<(), ServeError> {
-    // Before anything else, so that a signal during the start is not lost.
+async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, ServeError> {
     let mut signals =
         Signals::new().map_err(|error| ServeError::System { what: "signal handling", error })?;
+    let mut running = tokio::select! {
+        running = Running::start(settings, descriptors) => running?,
+        signal = signals.next_to_end() => {
+            info!(signal, "ending before the start was complete");
+            return Ok(Ended::InOrder);
+        }
+    };
+    let signal = tokio::select! {
+        signal = signals.next_to_end() => signal,
+        ended = &mut running.ops => panic!("the ops endpoints ended: {ended:?}"),
+    };
+    info!(signal, "shutting down");
+    tokio::select! {
+        () = running.stop() => Ok(Ended::InOrder),
+        signal = signals.next_to_end() => {
+            warn!(signal, "second signal: ending at once");
+            Ok(Ended::AtOnce)
+        }
+    }
+}
 
-    let gate = Arc::new(Gate::standalone());
-    let shard_count = settings.shards.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get);
-    let intake_count = (shard_count / 2).max(1);
-    let in_use =
-        open_descriptors() + shard_count * DESCRIPTORS_A_SHARD + intake_count * DESCRIPTORS_AN_INTAKE;
-    let capacity = Capacity::new(descriptors, in_use).map_err(ServeError::Capacity)?;
-    let published: Vec<Arc<Published>> = (0..shard_count).map(|_| Arc::default()).collect();
-    let (shards, shard_threads) = shard::start(
-        &shard::Settings {
+/// A server whose port is open.
+struct Running {
+    gate: Arc<Gate>,
+    shards: shard::Threads,
+    intake: Intake,
+    ops: JoinHandle<()>,
+    has_ops: bool,
+    state: OpsState,
+}
+
+impl Running {
+    async fn start(settings: &ServeSettings, descriptors: usize) -> Result<Self, ServeError> {
+        let gate = Arc::new(Gate::standalone());
+        let shard_count =
+            settings.shards.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get);
+        let intake_count = (shard_count / 2).max(1);
+        let in_use =
+            open_descriptors() + shard_count * DESCRIPTORS_A_SHARD + intake_count * DESCRIPTORS_AN_INTAKE;
+        let capacity = Capacity::new(descriptors, in_use).map_err(ServeError::Capacity)?;
+        let published: Vec<Arc<Published>> = (0..shard_count).map(|_| Arc::default()).collect();
+        let shard_settings = shard::Settings {
             io_timeout: settings.io_timeout,
             capacity: Arc::clone(&capacity),
             gate: Arc::clone(&gate),
             tokens: Arc::default(),
-        },
-        &published,
-    )?;
+        };
+        let (shards, shard_threads) = shard::start(&shard_settings, &published)?;
 
-    let counters = Arc::new(IntakeCounters::default());
-    let state = OpsState::new(published, Arc::clone(&counters));
-    let ops_listeners = match &settings.ops_listen {
-        Some(address) => listener::bind_all(address, "-ops-listen").await?,
-        None => Vec::new(),
-    };
-    let ops_addresses = addresses(&ops_listeners);
-    let ops = ops::spawn(ops_listeners, state.clone());
+        let counters = Arc::new(IntakeCounters::default());
+        let state = OpsState::new(published, Arc::clone(&counters));
+        let ops_listeners = match &settings.ops_listen {
+            Some(address) => listener::bind_all(address, "-ops-listen").await?,
+            None => Vec::new(),
+        };
+        let ops_addresses = settings.ops_listen.as_ref().map(|_| display(addresses(&ops_listeners)));
+        let ops = ops::spawn(ops_listeners, state.clone());
 
-    let context = intake::Context { io_timeout: settings.io_timeout, capacity, counters, shards };
-    let intake = intake::prepare(intake_count, &context)
-        .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;
-    let places = context.capacity.places();
-    drop(context);
-
-    let listeners = listener::bind_all(&settings.listen, "-listen").await?;
-    let listening = addresses(&listeners);
-    let intake = intake.start(listeners);
-    state.set_serving();
-    let ops_addresses = settings.ops_listen.as_ref().map(|_| display(ops_addresses));
-    info!(address = %listening, ops = ops_addresses, shards = shard_count, connections_max = places, "listening");
-
-    let signal = signals.next_to_end().await;
-    info!(signal, "shutting down");
-    state.set_shutting_down();
-    let second = tokio::spawn(async move {
-        let signal = signals.next_to_end().await;
-        warn!(signal, "second signal: ending at once");
-        std::process::exit(i32::from(exit::INTERRUPTED));
-    });
-    gate.shut_down();
-    shard_threads.wake();
-    tokio::task::spawn_blocking(move || {
-        intake.stop();
-        shard_threads.join();
-    })
-    .await
-    .expect("stopping does not panic");
-    info!("every session is ended");
-    if settings.ops_listen.is_some() {
-        tokio::time::sleep(OPS_OUTLAST).await;
+        let places = capacity.places();
+        let draining = Arc::new(Semaphore::new(intake::DRAINING_MAX));
+        let context =
+            intake::Context { io_timeout: settings.io_timeout, capacity, counters, shards, draining };
+        let intake = intake::prepare(intake_count, context)
+            .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;
+        let listeners = listener::bind_all(&settings.listen, "-listen").await?;
+        let listening = addresses(&listeners);
+        let intake = intake.start(listeners);
+        state.set_serving();
+        info!(
+            address = %listening,
+            ops = ops_addresses,
+            shards = shard_count,
+            connections_max = places,
+            "listening"
+        );
+        let has_ops = settings.ops_listen.is_some();
+        Ok(Self { gate, shards: shard_threads, intake, ops, has_ops, state })
     }
-    ops.abort();
-    second.abort();
-    Ok(())
+
+    /// Closes the gate first, so that no session that is then ended promotes a waiter.
+    async fn stop(self) {
+        self.state.set_shutting_down();
+        self.gate.shut_down();
+        self.shards.wake();
+        let (intake, shards) = (self.intake, self.shards);
+        let stopping = tokio::task::spawn_blocking(move || {
+            intake.stop();
+            shards.join();
+        });
+        stopping.await.expect("stopping does not panic");
+        info!("every session is ended");
+        if self.has_ops {
+            tokio::time::sleep(OPS_OUTLAST).await;
+        }
+    }
 }
 
 fn addresses(listeners: &[TcpListener]) -> String {

@@ -12,12 +12,19 @@ const EXIT_SOFTWARE: i32 = 70;
 /// Spawns a named thread whose panic ends the process.
 pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name).spawn(|| {
-        let _bomb = Bomb;
+        let _bomb = this_thread();
         body();
     })
 }
 
-struct Bomb;
+/// Makes a panic of this thread end the process, for as long as the value lives.
+pub(crate) fn this_thread() -> Bomb {
+    Bomb
+}
+
+/// See [`this_thread`].
+#[must_use]
+pub(crate) struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {

@@ -10,7 +10,7 @@ use crate::slab::{NONE, Slab};
 use crate::wheel::{NS_PER_TICK, Timer, Wheel};
 use crate::{Answer, Counts, Effect, Gate, Reason, SessionId, SessionView, TokenSource, Turn};
 
-/// When an overdue session with unread input is looked at again: one tick of the wheel, which is about the length of
+/// When an overdue session with unread input should be looked at again: one tick of the wheel, which is about the length of
 /// a shard's busy turn, after which its input has been read.
 pub const LOOK_AGAIN_NS: u64 = NS_PER_TICK;
 
@@ -243,14 +243,14 @@ impl<C: Copy> Table<C> {
         self.make_way(turn, &gone, effects);
     }
 
-    /// An overdue session has unread input, or is not being read: it comes up again after [`LOOK_AGAIN_NS`], unless it
-    /// is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the wheel is catching up.)
-    pub fn look_again(&mut self, now_ns: u64, id: SessionId) {
+    /// An overdue session has unread input, or is not being read: it comes up again after `after_ns`, [`LOOK_AGAIN_NS`] for
+    /// one whose input is about to be read, unless it is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the wheel is catching up.)
+    pub fn look_again(&mut self, now_ns: u64, id: SessionId, after_ns: u64) {
         let Some(session) = self.sessions.get_mut(id.index, id.generation) else { return };
         let overdue = session.is_overdue(now_ns);
         self.wheel.remove(&mut self.sessions, id.index);
         if overdue {
-            let tick = now_ns.saturating_add(LOOK_AGAIN_NS).div_ceil(NS_PER_TICK);
+            let tick = now_ns.saturating_add(after_ns).div_ceil(NS_PER_TICK);
             self.wheel.file(&mut self.sessions, id.index, tick);
         } else {
             self.file_by_lease(id.index);

@@ -1,18 +1,18 @@
 //! Accepting: one loop a listener, which never spins and never ends while the server runs.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::socket::Socket;
-use super::{Context, setup};
+use super::{Context, Listeners, setup};
 use crate::capacity::Place;
 use crate::peer::Peer;
 
@@ -27,17 +27,21 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 
 /// Accepts from all listeners until `stopped`, then waits for the connections that are still in set-up.
-pub(super) async fn run(listeners: &Arc<[TcpListener]>, context: Context, stopped: watch::Receiver<bool>) {
+pub(super) async fn run(listeners: Listeners, context: Context, stopped: watch::Receiver<bool>) {
     let context = Rc::new(context);
-    // Every task holds a sender; when the last one is gone, all are done.
+    // Every set-up holds a sender; when the last one is gone, all are done.
     let (alive, mut all_done) = mpsc::channel::<()>(1);
+    let mut loops = JoinSet::new();
     for listener in listeners.iter() {
         // An own descriptor a thread: a poll in flight must not outlive the listener.
         let listener = listener.as_fd().try_clone_to_owned().expect("descriptors are reserved for the start");
         let listener = Socket::new(listener);
-        tokio_uring::spawn(accept_loop(listener, Rc::clone(&context), stopped.clone(), alive.clone()));
+        loops.spawn_local(accept_loop(listener, Rc::clone(&context), stopped.clone(), alive.clone()));
     }
-    drop(alive);
+    drop((alive, listeners));
+    while let Some(ended) = loops.join_next().await {
+        ended.expect("an accept loop does not panic");
+    }
     let nothing_is_sent = all_done.recv().await;
     debug_assert!(nothing_is_sent.is_none());
 }
@@ -66,17 +70,17 @@ async fn accept_loop(
                     context.counters.accepted();
                     let (context, stopped, alive) = (Rc::clone(&context), stopped.clone(), alive.clone());
                     tokio_uring::spawn(async move {
-                        setup::run(socket, peer, place, context, stopped).await;
+                        setup::run(place, socket, peer, context, stopped).await;
                         drop(alive);
                     });
                 }
                 Err(Failure::NothingThere) => break,
                 Err(Failure::Connection) => context.counters.accept_failed(),
-                Err(Failure::Exhausted(what)) => {
+                Err(Failure::Later(why)) => {
                     context.counters.accept_failed();
                     if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
                         warned_at = Some(Instant::now());
-                        warn!(places = context.capacity.places(), "accepting waits: {what}");
+                        warn!(places = context.capacity.places(), "accepting waits: {why}");
                     }
                     tokio::time::sleep(RETRY_AFTER).await;
                     break;
@@ -92,24 +96,49 @@ enum Failure {
     NothingThere,
     /// The connection that waited is gone.
     Connection,
-    /// The system or the limit has no room for it now; it keeps waiting in the kernel's queue.
-    Exhausted(String),
+    /// It keeps waiting in the kernel's queue until this passes.
+    Later(Why),
+}
+
+/// What keeps a connection that waits from being accepted.
+#[derive(Debug, thiserror::Error)]
+enum Why {
+    #[error("all descriptors are in use (RLIMIT_NOFILE)")]
+    NoPlace,
+    #[error(transparent)]
+    System(#[from] Errno),
 }
 
 fn accept(listener: &Socket, context: &Context) -> Result<(Socket, Peer, Place), Failure> {
     // Asked first, since a connection that was accepted cannot be put back.
     let Some(place) = context.capacity.take() else {
-        return Err(Failure::Exhausted("all descriptors are in use (RLIMIT_NOFILE)".to_owned()));
+        let is_full = listener.is_readable();
+        return Err(if is_full { Failure::Later(Why::NoPlace) } else { Failure::NothingThere });
     };
-    match acceptfrom_with(listener, SocketFlags::CLOEXEC) {
-        Ok((fd, peer)) => {
-            let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).ok_or(Failure::Connection)?;
-            Ok((Socket::new(fd), peer.into(), place))
-        }
-        Err(Errno::AGAIN) => Err(Failure::NothingThere),
-        Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-            Err(Failure::Exhausted(errno.to_string()))
-        }
-        Err(_) => Err(Failure::Connection),
+    loop {
+        return match acceptfrom_with(listener, SocketFlags::CLOEXEC) {
+            Ok((fd, peer)) => {
+                let peer =
+                    peer.and_then(|peer| SocketAddr::try_from(peer).ok()).ok_or(Failure::Connection)?;
+                Ok((Socket::new(fd), peer.into(), place))
+            }
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Err(Failure::NothingThere),
+            // accept(2): errors that are the new connection's own, which is taken off the queue.
+            Err(
+                Errno::CONNABORTED
+                | Errno::NETDOWN
+                | Errno::PROTO
+                | Errno::NOPROTOOPT
+                | Errno::HOSTDOWN
+                | Errno::NONET
+                | Errno::HOSTUNREACH
+                | Errno::OPNOTSUPP
+                | Errno::NETUNREACH
+                | Errno::TIMEDOUT,
+            ) => Err(Failure::Connection),
+            // No descriptors or memory, and whatever a security policy says: the connection stays in the queue.
+            Err(errno) => Err(Failure::Later(errno.into())),
+        };
     }
 }

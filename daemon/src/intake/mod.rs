@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::capacity::Capacity;
 use crate::metrics::IntakeCounters;
@@ -24,9 +24,13 @@ use crate::vital;
 /// Submission entries of an intake ring; one is used for each readiness poll between two submissions.
 const RING_ENTRIES: u32 = 1024;
 
-/// Completion entries of an intake ring: more than one poll for each descriptor that a usual limit allows, so
-/// that a storm of connections does not overflow it.
+/// Completion entries of an intake ring: so many polls may complete at once before the kernel keeps the rest aside, which is slower
+/// and loses nothing.
 const RING_COMPLETIONS: u32 = 32_768;
+
+/// Refused connections that drain at a time; a further one is closed as soon as its ERROR is sent. A thousand refused clients a second
+/// are served, and refusals never take all places.
+pub(crate) const DRAINING_MAX: usize = 1024;
 
 /// What every intake thread works with.
 #[derive(Clone)]
@@ -35,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) counters: Arc<IntakeCounters>,
     pub(crate) shards: Shards,
+    /// One permit for each refused connection that drains.
+    pub(crate) draining: Arc<Semaphore>,
 }
 
 /// The protocol's listeners, which all intake threads share.
@@ -49,11 +55,12 @@ pub(crate) struct Prepared {
 /// Intake threads at work.
 pub(crate) struct Intake {
     threads: Vec<JoinHandle<()>>,
+    listeners: Listeners,
     stop: watch::Sender<bool>,
 }
 
 /// Starts `threads` intake threads as far as they can go before the port is open.
-pub(crate) fn prepare(threads: usize, context: &Context) -> io::Result<Prepared> {
+pub(crate) fn prepare(threads: usize, context: Context) -> io::Result<Prepared> {
     let (stop, stopped) = watch::channel(false);
     let threads = (0..threads)
         .map(|index| {
@@ -84,7 +91,7 @@ fn start_thread(
         ready.send(Ok(())).expect("the starter waits for this");
         // The sender goes away unused when a later step of the start fails.
         if let Ok(listeners) = listeners.recv() {
-            runtime.block_on(accept::run(&listeners, context, stopped));
+            runtime.block_on(accept::run(listeners, context, stopped));
         }
     })?;
     is_ready.recv().expect("the thread reports before it ends")?;
@@ -95,19 +102,25 @@ impl Prepared {
     /// Opens for business: connections are accepted from now on.
     pub(crate) fn start(self, listeners: Vec<TcpListener>) -> Intake {
         let listeners: Listeners = listeners.into();
-        let threads = self.threads.into_iter().map(|(take, thread)| {
+        let start = |(take, thread): (mpsc::Sender<Listeners>, _)| {
             take.send(Arc::clone(&listeners)).expect("an intake thread waits for its listeners");
             thread
-        });
-        Intake { threads: threads.collect(), stop: self.stop }
+        };
+        let threads = self.threads.into_iter().map(start).collect();
+        Intake { threads, listeners, stop: self.stop }
     }
 }
 
 impl Intake {
-    /// Stops accepting, answers every connection still in set-up with `0x01`, and waits until all threads are done:
-    /// about [`setup::DRAIN_MAX`] at most.
+    /// Closes the port at once, answers every connection still in set-up with `0x01`, and waits until all threads are done:
+    /// about [`ring::DRAIN_MAX`] at most.
     pub(crate) fn stop(self) {
         self.stop.send_replace(true);
+        for listener in self.listeners.iter() {
+            // Ends LISTEN whoever else has the socket open: clients are refused and do not queue at a server that goes.
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+        }
+        drop(self.listeners);
         for thread in self.threads {
             thread.join().expect("a vital thread ends the process when it panics");
         }

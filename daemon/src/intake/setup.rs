@@ -2,7 +2,6 @@
 
 use std::net::Shutdown;
 use std::rc::Rc;
-use std::time::Duration;
 
 use protocol::{Acquire, ErrorCode, ErrorFrame, decode_acquire};
 use tokio::sync::watch;
@@ -19,19 +18,15 @@ use crate::shard::HandOver;
 /// there are thousands after a failover.
 const FIRST_READ_BYTES: usize = 320;
 
-/// How long a refused connection may take to read its ERROR and close.
-pub(super) const DRAIN_MAX: Duration = Duration::from_secs(1);
-
-/// How much a refused connection may still send meanwhile. A client that sends more is not listening.
-const DRAIN_BYTES_MAX: usize = 1 << 20;
-
 const _: () = assert!(FIRST_READ_BYTES >= protocol::ACQUIRE_BYTES_MAX);
 
 /// Takes one connection from accept to its shard.
+///
+/// (The place comes first and is therefore given back last, after the socket is closed.)
 pub(super) async fn run(
+    place: Place,
     socket: Socket,
     peer: Peer,
-    place: Place,
     context: Rc<Context>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -45,17 +40,13 @@ pub(super) async fn run(
     match outcome {
         Ok((acquire, rest)) => {
             let rest = rest.to_vec();
-            let Some(socket) = socket.into_fd() else {
-                debug_assert!(false, "an operation is still in flight on a socket whose frame is complete");
-                return;
-            };
+            let socket = socket.into_fd().expect("every operation on the socket has completed");
             context.shards.hand_over(HandOver { socket, peer, place, acquire, rest });
         }
         Err(Refusal::Gone(reason)) => debug!(%peer, reason, "connection ended before its ACQUIRE"),
         Err(Refusal::Code(code)) => {
             debug!(%peer, %code, "refused");
-            context.counters.protocol_error(code);
-            refuse(&socket, code, context.io_timeout, &mut received).await;
+            refuse(&socket, code, &context, &mut received).await;
         }
     }
 }
@@ -94,13 +85,15 @@ async fn first_frame<'a>(
 
 /// Sends the ERROR and closes in such a way that it arrives: a close with unread input makes Linux send RST, which can
 /// destroy the frame in flight. So: send, shut the write side down, drain, close.
-async fn refuse(socket: &Socket, code: ErrorCode, io_timeout: Duration, discarded: &mut [u8]) {
+async fn refuse(socket: &Socket, code: ErrorCode, context: &Context, discarded: &mut [u8]) {
     if socket.send(&ErrorFrame::new(code)).is_err() {
         return;
     }
+    context.counters.protocol_error(code);
     socket.shut_down(Shutdown::Write);
-    let deadline = Instant::now() + DRAIN_MAX.min(io_timeout);
-    let mut left = DRAIN_BYTES_MAX;
+    let Ok(_draining) = context.draining.try_acquire() else { return };
+    let deadline = Instant::now() + ring::DRAIN_MAX;
+    let mut left = ring::DRAIN_BYTES_MAX as usize;
     while let Ok(received @ 1..) = socket.receive(discarded, deadline).await {
         left = left.saturating_sub(received);
         if left == 0 || Instant::now() >= deadline {

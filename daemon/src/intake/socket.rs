@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use io_uring_06::{cqueue, opcode, types};
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::time::{Instant, timeout_at};
@@ -34,6 +34,12 @@ impl Socket {
         let interest = u32::from(PollFlags::IN.bits());
         let poll = opcode::PollAdd::new(types::Fd(self.0.as_raw_fd()), interest).build();
         UnsubmittedOneshot::new(Rc::clone(&self.0), Polled, poll).submit().await
+    }
+
+    /// Whether the socket is readable now; for a listener, whether a connection waits.
+    pub(super) fn is_readable(&self) -> bool {
+        let mut poll = [PollFd::new(&self.0, PollFlags::IN)];
+        rustix::event::poll(&mut poll, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Receives what is there, waiting for it until `deadline`; 0 at the end of the stream.

@@ -156,7 +156,7 @@ fn register_build_info(recorder: &PrometheusRecorder) {
 mod tests {
     use locks::Counts;
 
-    use super::super::ShardCounters;
+    use super::super::{ShardCounters, TurnTimes};
     use super::*;
 
     const NOW_NS: u64 = 1_000_000_000_000;
@@ -179,11 +179,10 @@ mod tests {
         let mut counters = ShardCounters::default();
         for heartbeats in heartbeats_of_turns {
             counters.heartbeats += heartbeats;
-            counters.finish_turn(
-                NOW_NS,
-                NOW_NS + 1_000_000,
-                Counts { sessions: 4, locks_held: 1, waiters: 2, ..Counts::default() },
-            );
+            let ended_ns = NOW_NS + 1_000_000;
+            let times = TurnTimes { woken_ns: NOW_NS, answered_ns: ended_ns, ended_ns, busy: true };
+            counters
+                .finish_turn(times, Counts { sessions: 4, locks_held: 1, waiters: 2, ..Counts::default() });
         }
         counters.publish(published, NOW_NS);
     }

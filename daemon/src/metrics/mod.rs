@@ -14,4 +14,4 @@ mod shard;
 
 pub(crate) use exposition::{Exposition, Sources};
 pub(crate) use intake::IntakeCounters;
-pub(crate) use shard::{Published, ShardCounters};
+pub(crate) use shard::{Published, ShardCounters, TurnTimes};

@@ -190,7 +190,7 @@ impl Quantity {
             Self::Hold => "Length of ownerships that have ended.",
             Self::HeartbeatService => "Time from a shard's wake-up to the heartbeat's reply submitted.",
             Self::Handover => "Time from a holder's end seen to the next holder's ACQUIRED submitted.",
-            Self::LoopLag => "Time that a shard's turn took, while further work could only lie and wait.",
+            Self::LoopLag => "Length of shard turns to which work came: so long further work lay and waited.",
         }
     }
 

@@ -16,6 +16,19 @@ const PUBLISH_INTERVAL_NS: u64 = 20_000_000;
 /// preempted there: then waiting is of no use.
 const READ_ATTEMPTS: usize = 8;
 
+/// When the parts of a shard's turn were done. CLOCK_MONOTONIC, ns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TurnTimes {
+    /// The wait returned.
+    pub(crate) woken_ns: u64,
+    /// Answers were with the kernel.
+    pub(crate) answered_ns: u64,
+    /// Leases were looked at too, and what came of it was with the kernel.
+    pub(crate) ended_ns: u64,
+    /// Anything came.
+    pub(crate) busy: bool,
+}
+
 /// What a shard counts, in integers that only it touches: no atomic, no shared cache line, no string.
 #[derive(Debug, Default)]
 pub(crate) struct ShardCounters {
@@ -49,25 +62,28 @@ impl ShardCounters {
         *self.cells.errors_mut(code) += 1;
     }
 
-    /// Accounts for the turn that began at `woken_ns` and ends now, its replies ready to be submitted. Times are CLOCK_MONOTONIC.
-    pub(crate) fn finish_turn(&mut self, woken_ns: u64, now_ns: u64, counts: Counts) {
-        let turn_ns = now_ns.saturating_sub(woken_ns);
+    /// Accounts for a turn.
+    pub(crate) fn finish_turn(&mut self, times: TurnTimes, counts: Counts) {
+        let TurnTimes { woken_ns, answered_ns, ended_ns, busy } = times;
         let heartbeats = self.heartbeats - self.heartbeats_before_turn;
         if heartbeats > 0 {
-            self.cells.observe(Quantity::HeartbeatService, turn_ns, heartbeats);
+            self.cells.observe(Quantity::HeartbeatService, answered_ns.saturating_sub(woken_ns), heartbeats);
             *self.cells.count_mut(Count::Heartbeats) = self.heartbeats;
             self.heartbeats_before_turn = self.heartbeats;
         }
+        let turn_ns = ended_ns.saturating_sub(woken_ns);
         if self.hand_overs_this_turn > 0 {
             self.cells.observe(Quantity::Handover, turn_ns, self.hand_overs_this_turn);
             self.hand_overs_this_turn = 0;
         }
-        self.cells.observe(Quantity::LoopLag, turn_ns, 1);
+        if busy {
+            self.cells.observe(Quantity::LoopLag, turn_ns, 1);
+        }
         *self.cells.level_mut(Level::Connections) = (counts.sessions - counts.reserved) as u64;
         *self.cells.level_mut(Level::LocksHeld) = counts.locks_held as u64;
         *self.cells.level_mut(Level::Waiters) = counts.waiters as u64;
         self.unpublished = true;
-        self.turn_ended_ns = now_ns;
+        self.turn_ended_ns = ended_ns;
     }
 
     /// Publishes the turn that [`finish_turn`](Self::finish_turn) closed: its time always, the numbers when they are due.
@@ -165,6 +181,12 @@ mod tests {
         Counts { sessions, locks_held, waiters, ..Counts::default() }
     }
 
+    /// A turn that began now.
+    fn times(answered_ns: u64, ended_ns: u64, busy: bool) -> TurnTimes {
+        let (answered_ns, ended_ns) = (NOW_NS + answered_ns, NOW_NS + ended_ns);
+        TurnTimes { woken_ns: NOW_NS, answered_ns, ended_ns, busy }
+    }
+
     #[test]
     fn what_a_shard_counts_is_what_others_read() {
         let published = Published::default();
@@ -174,8 +196,8 @@ mod tests {
         counters.protocol_error(ErrorCode::UNKNOWN_TYPE);
         counters.heartbeats += 3;
         counters.hand_overs_this_turn += 1;
-        counters.finish_turn(NOW_NS, NOW_NS + 100, Counts { reserved: 1, ..counts(6, 2, 3) });
-        counters.publish(&published, NOW_NS + 100);
+        counters.finish_turn(times(100, 150, true), Counts { reserved: 1, ..counts(6, 2, 3) });
+        counters.publish(&published, NOW_NS + 150);
 
         let cells = published.read().unwrap();
         assert_eq!(cells.level(Level::Connections), 5);
@@ -188,19 +210,19 @@ mod tests {
         assert_eq!(cells.bucket(Quantity::Wait, 0), Bucket { count: 1, sum_ns: 7 });
         assert_eq!(cells.bucket(Quantity::Hold, 0), Bucket { count: 1, sum_ns: 9 });
         assert_eq!(cells.bucket(Quantity::HeartbeatService, 0), Bucket { count: 3, sum_ns: 300 });
-        assert_eq!(cells.bucket(Quantity::Handover, 0), Bucket { count: 1, sum_ns: 100 });
-        assert_eq!(cells.bucket(Quantity::LoopLag, 0), Bucket { count: 1, sum_ns: 100 });
-        assert_eq!(published.beat_ns(), NOW_NS + 100);
+        assert_eq!(cells.bucket(Quantity::Handover, 0), Bucket { count: 1, sum_ns: 150 });
+        assert_eq!(cells.bucket(Quantity::LoopLag, 0), Bucket { count: 1, sum_ns: 150 });
+        assert_eq!(published.beat_ns(), NOW_NS + 150);
     }
 
     #[test]
-    fn a_turn_that_did_nothing_adds_no_heartbeat_and_no_hand_over() {
+    fn a_turn_to_which_nothing_came_adds_no_sample() {
         let mut counters = ShardCounters { heartbeats: 2, hand_overs_this_turn: 1, ..Default::default() };
-        counters.finish_turn(NOW_NS, NOW_NS, counts(1, 1, 0));
-        counters.finish_turn(NOW_NS, NOW_NS, counts(1, 1, 0));
+        counters.finish_turn(times(0, 0, true), counts(1, 1, 0));
+        counters.finish_turn(times(0, 0, false), counts(1, 1, 0));
         assert_eq!(counters.cells.bucket(Quantity::HeartbeatService, 0).count, 2);
         assert_eq!(counters.cells.bucket(Quantity::Handover, 0).count, 1);
-        assert_eq!(counters.cells.bucket(Quantity::LoopLag, 0).count, 2);
+        assert_eq!(counters.cells.bucket(Quantity::LoopLag, 0).count, 1);
     }
 
     #[test]
@@ -211,13 +233,13 @@ mod tests {
         assert_eq!(counters.publication_due_ns(), None);
 
         counters.heartbeats = 1;
-        counters.finish_turn(NOW_NS, NOW_NS + PUBLISH_INTERVAL_NS - 1, counts(1, 0, 0));
+        counters.finish_turn(times(0, PUBLISH_INTERVAL_NS - 1, true), counts(1, 0, 0));
         counters.publish_if_due(&published);
         assert_eq!(published.read().unwrap().count(Count::Heartbeats), 0);
         assert_eq!(published.beat_ns(), NOW_NS + PUBLISH_INTERVAL_NS - 1);
         assert_eq!(counters.publication_due_ns(), Some(NOW_NS + PUBLISH_INTERVAL_NS));
 
-        counters.finish_turn(NOW_NS, NOW_NS + PUBLISH_INTERVAL_NS, counts(1, 0, 0));
+        counters.finish_turn(times(0, PUBLISH_INTERVAL_NS, true), counts(1, 0, 0));
         counters.publish_if_due(&published);
         assert_eq!(published.read().unwrap().count(Count::Heartbeats), 1);
         assert_eq!(counters.publication_due_ns(), None, "an idle shard sleeps long");

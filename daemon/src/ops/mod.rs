@@ -63,7 +63,9 @@ fn router(state: OpsState) -> Router {
 }
 
 async fn metrics(State(state): State<OpsState>) -> impl IntoResponse {
-    let text = state.0.exposition.lock().unwrap_or_else(PoisonError::into_inner).render();
+    // Not on this thread, which also answers probes and signals: a look at a hundred thousand open files takes its time.
+    let render = move || state.0.exposition.lock().unwrap_or_else(PoisonError::into_inner).render();
+    let text = tokio::task::spawn_blocking(render).await.expect("rendering does not panic");
     ([(header::CONTENT_TYPE, METRICS_TYPE)], text)
 }
 

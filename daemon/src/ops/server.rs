@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::TcpListener as StdListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -26,13 +26,19 @@ pub(super) const CONNECTIONS_MAX: usize = 16;
 /// The pause after a failed accept, so that a lack of descriptors is not met by spinning.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// How often a failing accept is logged.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Serves until dropped, and everything that it has opened ends with it.
 pub(super) async fn run(listeners: Vec<StdListener>, state: OpsState) {
     let mut loops = JoinSet::new();
     for listener in listeners {
         loops.spawn(accept_loop(listener, router(state.clone())));
     }
-    while loops.join_next().await.is_some() {}
+    while let Some(ended) = loops.join_next().await {
+        ended.expect("an accept loop does not panic");
+    }
+    std::future::pending().await
 }
 
 async fn accept_loop(listener: StdListener, router: Router) {
@@ -41,13 +47,17 @@ async fn accept_loop(listener: StdListener, router: Router) {
         Ok(listener) => listener,
         Err(error) => return warn!(%error, "the ops endpoints cannot be served"),
     };
+    let mut warned_at: Option<Instant> = None;
     let mut connections = JoinSet::new();
     let mut in_order: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "the ops endpoints cannot accept");
+                if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+                    warned_at = Some(Instant::now());
+                    warn!(%error, "the ops endpoints cannot accept");
+                }
                 sleep(ACCEPT_RETRY).await;
                 continue;
             }

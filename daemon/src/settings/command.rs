@@ -33,6 +33,8 @@ Usage: monolock [serve] [FLAGS]{after-help}";
     name = "monolock",
     version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MONOLOCK_COMMIT"), ")"),
     args_conflicts_with_subcommands = true,
+    // As with Go's flags, the last one counts: wrappers and unit drop-ins append theirs.
+    args_override_self = true,
     disable_help_subcommand = true,
     help_template = HELP,
     after_help = Table.to_string(),
@@ -47,7 +49,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serves locks.
-    #[command(help_template = SERVE_HELP, after_help = Table.to_string())]
+    #[command(args_override_self = true, help_template = SERVE_HELP, after_help = Table.to_string())]
     Serve(ServeArgs),
     Run(RunArgs),
 }
@@ -202,7 +204,6 @@ mod tests {
             (&["serve", "extra"], "extra"),
             (&["extra"], "extra"),
             (&["-listen"], "--listen"),
-            (&["-listen", ":1", "-listen", ":2"], "--listen"),
             (&["-listen", ":1", "serve"], "serve"),
             (&["-io-timeout", "5x"], "-io-timeout: invalid value \"5x\""),
             (&["-e\nvil"], "\"-e\\nvil\""),

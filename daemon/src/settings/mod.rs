@@ -104,8 +104,8 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}: invalid value {value:?}: {problem}")]
 pub(crate) struct InvalidSetting {
-    /// The flag or the variable that the value came from.
-    source_name: &'static str,
+    /// The flag that the value came from, or the variable with the flag that it stands for.
+    source_name: String,
     value: String,
     problem: String,
 }
@@ -135,10 +135,10 @@ impl Setting {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<T, InvalidSetting> {
         let (source_name, value) = match flag {
-            Some(value) => (self.flag, value.clone()),
+            Some(value) => (self.flag.to_owned(), value.clone()),
             None => match variable(self.variable).filter(|value| !value.is_empty()) {
-                Some(value) => (self.variable, value),
-                None => (self.flag, self.default.to_owned()),
+                Some(value) => (format!("{} ({})", self.variable, self.flag), value),
+                None => (self.flag.to_owned(), self.default.to_owned()),
             },
         };
         parse(&value).map_err(|problem| InvalidSetting { source_name, value, problem })
@@ -261,7 +261,8 @@ mod tests {
             ("MONOLOCK_SHARDS", "1025"),
         ] {
             let error = resolve(ServeArgs::default(), &[(variable, value)]).unwrap_err();
-            assert!(error.starts_with(&format!("{variable}: invalid value {value:?}: ")), "{error}");
+            assert!(error.starts_with(&format!("{variable} (-")), "{error}");
+            assert!(error.contains(&format!("): invalid value {value:?}: ")), "{error}");
         }
     }
 

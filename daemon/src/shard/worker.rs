@@ -4,18 +4,25 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use locks::{Answer, Effect, Reason, SessionId, Table, Turn};
+use locks::{Answer, Effect, LOOK_AGAIN_NS, Reason, SessionId, Table, Turn};
 use protocol::{ErrorCode, ErrorFrame, SessionInput, WAITING, acquired, decode_session};
 use ring::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
 
 use super::{HandOver, Settings, StartError};
 use crate::clock;
-use crate::metrics::{Published, ShardCounters};
+use crate::metrics::{Published, ShardCounters, TurnTimes};
 use crate::peer::Peer;
 
 /// The longest sleep: readiness judges a shard by its last published beat and allows one second.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
+
+/// The longest sleep of a shard that shuts down: between two looks whether it is done.
+const SLEEP_IN_SHUTDOWN_MAX: Duration = Duration::from_millis(5);
+
+/// When an overdue session whose reading is paused is looked at again. Looking is cheap and there may be thousands; it is so
+/// much later than its lease that one that then stays silent is expired.
+const LOOK_AT_PAUSED_NS: u64 = 20_000_000;
 
 /// Connections taken from the inbox in one turn, so that a storm of them does not hold up heartbeats.
 const HAND_OVERS_A_TURN_MAX: usize = 64;
@@ -52,6 +59,8 @@ pub(super) struct Worker {
     counters: ShardCounters,
     published: Arc<Published>,
     turn: Turn,
+    /// The end of the last turn, CLOCK_MONOTONIC.
+    ended_ns: u64,
     /// Work is left for the next turn, which therefore does not sleep.
     unfinished: bool,
     /// Since when the gate is shut for good.
@@ -86,6 +95,7 @@ impl Worker {
             counters,
             published,
             turn: look(&settings),
+            ended_ns: clock::monotonic_ns(),
             unfinished: false,
             shut_down_ns: None,
             settings,
@@ -103,20 +113,24 @@ impl Worker {
             self.reactor.wait(Some(sleep)).expect("the ring of a running shard works");
             self.turn = look(&self.settings);
             self.unfinished = false;
-            if self.turn.gate == locks::Gate::ShuttingDown {
-                self.close_sessions();
+            self.close_sessions_behind_a_closed_gate();
+            let busy = self.take_events();
+            self.submit();
+            let answered_ns = clock::monotonic_ns();
+            if self.look_at_leases() {
+                self.submit();
             }
-            self.take_events();
-            self.look_at_leases();
-            self.finish_turn();
+            self.finish_turn(answered_ns, busy);
         }
         self.counters.publish(&self.published, clock::monotonic_ns());
     }
 
-    fn take_events(&mut self) {
+    /// Applies what came. Whether anything did.
+    fn take_events(&mut self) -> bool {
+        let mut busy = false;
         loop {
             match self.reactor.next_event() {
-                None => return,
+                None => return busy,
                 Some(Event::Woken) => self.take_hand_overs(),
                 Some(Event::Received { key, data, bytes }) => {
                     let session = data.session;
@@ -127,6 +141,7 @@ impl Worker {
                 }
                 Some(Event::Ended { key, how }) => self.ended(key, how),
             }
+            busy = true;
         }
     }
 
@@ -175,7 +190,7 @@ impl Worker {
                     (0..input.heartbeats).for_each(|_| self.reactor.send(key, &frame));
                 }
                 Some(Answer::Waiting) => (0..input.heartbeats).for_each(|_| self.reactor.send(key, &WAITING)),
-                // The gate is closed: nothing is confirmed, and the session is about to be ended.
+                // The gate is closed: nothing is confirmed, and the session's end has begun.
                 None => {}
             }
         }
@@ -200,31 +215,45 @@ impl Worker {
         self.carry_out();
     }
 
-    /// Expires sessions whose lease is over, each only after its own socket was asked.
-    fn look_at_leases(&mut self) {
+    /// Expires sessions whose lease is over, each only after its own socket was asked. Whether any was.
+    fn look_at_leases(&mut self) -> bool {
+        let mut expired = false;
         for _ in 0..LEASES_A_TURN_MAX {
-            let Some(session) = self.table.next_overdue(self.turn.now_ns) else { return };
-            if self.may_have_been_heard(session) {
-                self.table.look_again(self.turn.now_ns, session);
+            let Some(session) = self.table.next_overdue(self.turn.now_ns) else { return expired };
+            if let Some(after_ns) = self.may_have_been_heard(session) {
+                self.table.look_again(self.turn.now_ns, session, after_ns);
             } else {
                 self.table.expire(&self.turn, session, &mut self.effects);
                 self.carry_out();
+                expired = true;
             }
         }
         self.unfinished = true;
+        expired
     }
 
-    /// Whether the session's heartbeat may lie unread. One whose reading is paused is judged by the reactor's io-timeout
-    /// instead, one whose I/O was given up by its lease alone.
-    fn may_have_been_heard(&self, session: SessionId) -> bool {
-        let Some(key) = self.table.session(session).map(|session| session.conn) else { return false };
-        self.reactor.get(key).is_some() && (!self.reactor.is_reading(key) || self.reactor.has_unread(key))
+    /// Whether the session's heartbeat may lie unread, and when to look again then. One whose reading is paused is judged by the
+    /// reactor's io-timeout instead, one whose I/O was given up by its lease alone.
+    fn may_have_been_heard(&self, session: SessionId) -> Option<u64> {
+        let key = self.table.session(session)?.conn;
+        self.reactor.get(key)?;
+        if !self.reactor.is_reading(key) {
+            return Some(LOOK_AT_PAUSED_NS);
+        }
+        self.reactor.has_unread(key).then_some(LOOK_AGAIN_NS)
     }
 
-    fn close_sessions(&mut self) {
-        self.shut_down_ns.get_or_insert(self.turn.now_ns);
-        let more = self.table.close_some(&self.turn, CLOSES_A_TURN_MAX, Reason::Shutdown, &mut self.effects);
-        self.unfinished |= more;
+    /// Ends sessions when this server may no longer grant: some a turn, and promotes nobody.
+    fn close_sessions_behind_a_closed_gate(&mut self) {
+        let reason = match self.turn.gate {
+            locks::Gate::Open => return,
+            locks::Gate::Standby => Reason::Demoted,
+            locks::Gate::ShuttingDown => {
+                self.shut_down_ns.get_or_insert(self.turn.now_ns);
+                Reason::Shutdown
+            }
+        };
+        self.unfinished |= self.table.close_some(&self.turn, CLOSES_A_TURN_MAX, reason, &mut self.effects);
         self.carry_out();
     }
 
@@ -259,23 +288,30 @@ impl Worker {
         }
     }
 
-    fn finish_turn(&mut self) {
+    fn submit(&mut self) {
+        self.reactor.submit().expect("the ring of a running shard works");
+    }
+
+    fn finish_turn(&mut self, answered_ns: u64, busy: bool) {
         let descriptors = self.reactor.open() + self.reactor.closing();
         self.settings.capacity.give_back(self.places - descriptors);
         self.places = descriptors;
-        self.counters.finish_turn(self.turn.now_ns, clock::monotonic_ns(), self.table.counts());
+        self.ended_ns = clock::monotonic_ns();
+        let times = TurnTimes { woken_ns: self.turn.now_ns, answered_ns, ended_ns: self.ended_ns, busy };
+        self.counters.finish_turn(times, self.table.counts());
         self.counters.publish_if_due(&self.published);
     }
 
+    /// How long to wait for something to happen; counted from the end of the turn.
     fn sleep(&self) -> Duration {
         if self.unfinished {
             return Duration::ZERO;
         }
-        let now_ns = clock::monotonic_ns();
-        let until = |deadline_ns: u64| Duration::from_nanos(deadline_ns.saturating_sub(now_ns));
+        let until = |deadline_ns: u64| Duration::from_nanos(deadline_ns.saturating_sub(self.ended_ns));
         let lease = self.table.next_deadline_ns().map_or(SLEEP_MAX, until);
         let publication = self.counters.publication_due_ns().map_or(SLEEP_MAX, until);
-        lease.min(publication).min(SLEEP_MAX)
+        let longest = if self.shut_down_ns.is_some() { SLEEP_IN_SHUTDOWN_MAX } else { SLEEP_MAX };
+        lease.min(publication).min(longest)
     }
 
     fn is_done(&self) -> bool {

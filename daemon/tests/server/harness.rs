@@ -166,7 +166,7 @@ impl Drop for Server {
 }
 
 /// The value of `key=value` in a text log line.
-fn field(line: &str, key: &str) -> Option<String> {
+pub(crate) fn field(line: &str, key: &str) -> Option<String> {
     let mut fields = line.split_whitespace();
     fields.find_map(|field| Some(field.strip_prefix(key)?.strip_prefix('=')?.trim_matches('"').to_owned()))
 }

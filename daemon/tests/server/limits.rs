@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{MONOLOCK, Peer, Server, acquire};
+use rustix::process::{Resource, Rlimit, prlimit};
+
+use crate::harness::{MONOLOCK, Peer, Server, acquire, field};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -71,6 +73,43 @@ fn exhausted_descriptors_break_no_session_spin_nothing_and_heal() {
         peer.heartbeat();
         peer.acquired();
     }
+}
+
+#[test]
+fn an_accept_that_the_system_refuses_is_tried_again_until_it_works() {
+    let server = with_descriptors(500, &[]);
+    let (mut session, token) = server.hold("lock", LEASE);
+    let is_open =
+        |fd: &u64| std::fs::exists(format!("/proc/{}/fd/{fd}", server.pid().as_raw_nonzero())).unwrap();
+    let next = (0..).find(|fd| !is_open(fd)).expect("some descriptor is free");
+    let limit = |current| {
+        let limit = Rlimit { current: Some(current), maximum: Some(500) };
+        prlimit(Some(server.pid()), Resource::Nofile, limit).unwrap();
+    };
+    // The server thinks that there is room, and the kernel says EMFILE.
+    limit(next);
+    let mut waiting = server.claim("other", LEASE);
+    assert!(waiting.is_silent_for(Duration::from_millis(300)));
+    session.heartbeat();
+    assert_eq!(session.acquired(), token);
+    limit(500);
+    waiting.acquired();
+    server.wait_for_metric("monolock_connections_accepted_total", 2.0);
+    assert!(server.metric("monolock_accept_errors_total") >= 1.0);
+}
+
+#[test]
+fn a_full_server_at_which_nobody_waits_reports_no_failed_accept() {
+    let server = with_descriptors(160, &[]);
+    let places: usize = field(&server.log()[0], "connections_max").unwrap().parse().unwrap();
+    let mut sessions: Vec<Peer> =
+        (0..places).map(|index| server.hold(&format!("lock-{index}"), LEASE).0).collect();
+    for peer in &mut sessions {
+        peer.heartbeat();
+        peer.acquired();
+    }
+    assert_eq!(server.metric("monolock_accept_errors_total"), 0.0);
+    assert_eq!(server.log().len(), 1, "{:?}", server.log());
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Starting: the first line, addresses, flags and variables, and what is refused before a port is open.
 
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::harness::{MONOLOCK, Peer, Server, acquire, run_to_end};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{MONOLOCK, Peer, Server, acquire, field, run_to_end, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -26,7 +28,7 @@ fn the_first_line_says_where_the_server_listens() {
 fn json_lines_are_json_and_say_the_same() {
     let mut command = Command::new(MONOLOCK);
     command.args(["-listen", "127.0.0.1:0", "--log-format=json"]);
-    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line)
         .unwrap();
@@ -92,9 +94,9 @@ fn a_flag_beats_a_variable() {
 
 #[test]
 fn a_mistake_is_one_line_that_names_the_flag_and_opens_no_port() {
-    // A port that is free now and would be taken by a server that started.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let listen = address.to_string();
+    // A server that came as far as opening the port would find it taken, and say that instead.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
     let mistakes: [(&[&str], &str); 8] = [
         (&["-io-timeout", "5"], "io-timeout"),
         (&["-io-timeout", "-5s"], "io-timeout"),
@@ -109,11 +111,57 @@ fn a_mistake_is_one_line_that_names_the_flag_and_opens_no_port() {
         let (status, line) = refused(Command::new(MONOLOCK).args(["-listen", &listen]).args(flags));
         assert_eq!(status, 64, "{flags:?}: {line}");
         assert!(line.contains(named), "{flags:?}: {line}");
-        assert!(TcpStream::connect(address).is_err(), "{flags:?} opened the port");
     }
     let (status, line) = refused(Command::new(MONOLOCK).env("MONOLOCK_IO_TIMEOUT", "soon"));
     assert_eq!(status, 64);
-    assert!(line.contains("MONOLOCK_IO_TIMEOUT"), "{line}");
+    assert!(line.contains("MONOLOCK_IO_TIMEOUT") && line.contains("-io-timeout"), "{line}");
+}
+
+#[test]
+fn of_a_repeated_flag_the_last_one_counts() {
+    let mut command = Command::new(MONOLOCK);
+    command.args(["-listen", "nowhere", "-shards", "7", "-listen", "127.0.0.1:0", "--shards=2"]);
+    assert!(Server::spawn(command).log()[0].contains("shards=2"));
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_to_the_hard_limit() {
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -Sn 64; ulimit -Hn 500; exec \"$0\" \"$@\"", MONOLOCK]);
+    command.args(["-listen", "127.0.0.1:0", "-shards", "1"]);
+    let server = Server::spawn(command);
+    let places: usize = field(&server.log()[0], "connections_max").unwrap().parse().unwrap();
+    assert!((300..500).contains(&places), "{places}");
+}
+
+#[test]
+fn a_signal_during_the_start_ends_it() {
+    // The start waits here for a predecessor to let go of its port.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = Command::new(MONOLOCK);
+    command.args(["-listen", &taken.local_addr().unwrap().to_string(), "-shards", "1"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let tasks = format!("/proc/{}/task", child.id());
+    // Signals are taken care of before the first shard is there.
+    wait_for("the shard to be there", || {
+        let mut tasks = std::fs::read_dir(&tasks).ok()?.filter_map(Result::ok);
+        let is_shard = |comm: std::io::Result<String>| comm.is_ok_and(|comm| comm.starts_with("shard-"));
+        tasks.any(|task| is_shard(std::fs::read_to_string(task.path().join("comm")))).then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let status = wait_for("the server to exit", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    let mut log = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut log).unwrap();
+    assert!(log.contains("SIGTERM") && !log.contains("cannot listen"), "{log}");
+}
+
+#[test]
+fn help_for_a_reader_that_has_gone_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(MONOLOCK).arg("--help").stdout(writer).status().unwrap();
+    assert!(status.success(), "{status}");
 }
 
 #[test]
@@ -171,7 +219,7 @@ fn a_host_name_is_resolved() {
     command.args(["-listen", "localhost:0", "-ops-listen", "localhost:0"]);
     // Several addresses are several listeners, each on a port of its own here.
     let (status, _) = {
-        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stderr.take().unwrap()), &mut line)
             .unwrap();
@@ -197,7 +245,7 @@ fn forbidden_io_uring_is_one_line_with_the_remedy_and_exit_69() {
     let test = "start::forbidden_io_uring_is_one_line_with_the_remedy_and_exit_69";
     let mut command = Command::new(this);
     command.args([test, "--exact", "--nocapture"]).env(FORBID_IO_URING, "1");
-    let (status, line) = refused(command.stdout(std::process::Stdio::null()));
+    let (status, line) = refused(command.stdout(Stdio::null()));
     assert_eq!(status, 69, "{line}");
     for word in ["io_uring", "seccomp", "kernel.io_uring_disabled"] {
         assert!(line.contains(word), "{word} in {line}");

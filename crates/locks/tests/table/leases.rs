@@ -1,6 +1,6 @@
 //! Between the question and the answer: what a session that came up as overdue may do before the caller says what it saw.
 
-use locks::{Gate, SessionId, Turn};
+use locks::{Gate, LOOK_AGAIN_NS, SessionId, Turn};
 
 use crate::checked::Checked;
 
@@ -20,7 +20,7 @@ fn at_us(now_us: u64) -> Turn {
 #[test]
 fn a_session_heard_before_it_is_to_be_looked_at_again_comes_up_by_its_lease() {
     let (mut checked, id) = heard_after_it_came_up();
-    checked.table.look_again(at_us(3500).now_ns, id);
+    checked.table.look_again(at_us(3500).now_ns, id, LOOK_AGAIN_NS);
     assert_eq!(checked.table.next_deadline_ns(), Some(at_us(4000).now_ns));
     assert_eq!(checked.table.next_overdue(at_us(3999).now_ns), None);
     assert_eq!(checked.table.next_overdue(at_us(4000).now_ns), Some(id));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use locks::{Gate, Reason, SessionId, Turn};
+use locks::{Gate, LOOK_AGAIN_NS, Reason, SessionId, Turn};
 
 use crate::checked::{Checked, Effects};
 use crate::model::{Look, Model, Seen};
@@ -181,7 +181,7 @@ impl Pair {
         let conn = self.asked.swap_remove(n);
         let id = self.ids[&conn];
         if self.random.below(3) == 0 {
-            self.checked.table.look_again(self.turn.now_ns, id);
+            self.checked.table.look_again(self.turn.now_ns, id, LOOK_AGAIN_NS);
             let exact = self.turn.now_ns - self.caught_up_ns < CATCH_UP_NS;
             self.model.look_again(self.turn.now_ns, conn, exact);
         } else {

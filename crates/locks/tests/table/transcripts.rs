@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use locks::{Answer, Effect, Gate, Reason, SessionId, State, Turn};
+use locks::{Answer, Effect, Gate, LOOK_AGAIN_NS, Reason, SessionId, State, Turn};
 
 use crate::checked::{Checked, Effects};
 
@@ -171,7 +171,7 @@ impl Scene {
             let name = self.names[conn as usize].clone();
             if unread.contains(&&*name) {
                 writeln!(self.out, "{name}: overdue, but has unread input").unwrap();
-                self.checked.table.look_again(now_ns, id);
+                self.checked.table.look_again(now_ns, id, LOOK_AGAIN_NS);
             } else {
                 writeln!(self.out, "{name}: overdue").unwrap();
                 let effects = self.checked.expire(&self.turn, id);
