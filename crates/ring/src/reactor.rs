@@ -24,9 +24,6 @@ use crate::waker::Waker;
 /// The longest that a connection drains after [`Reactor::close_after`]: the protocol's shutdown window.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// Slots of the direct descriptor table at most: 16 B of kernel memory each, taken at once. The kernel's own limit is 2²⁰.
-const DIRECT_SLOTS_MAX: u32 = 65_536;
-
 /// Submissions that one plan can need: a send or its cancellation, and the receive's arming or cancellation.
 const SUBMISSIONS_PER_PLAN: usize = 2;
 
@@ -162,8 +159,7 @@ impl<T> Reactor<T> {
         // The kernel refuses a table beyond RLIMIT_NOFILE.
         let nofile =
             rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let direct_slots =
-            config.sockets_max.min(DIRECT_SLOTS_MAX).min(u32::try_from(nofile).unwrap_or(u32::MAX));
+        let direct_slots = ring.capabilities().direct_slots(config.sockets_max, nofile);
         // Without the table every socket is served through its plain descriptor.
         let has_table = direct_slots > 0 && ring.register_direct_table(direct_slots).is_ok();
         let direct_slots = if has_table { direct_slots } else { 0 };

@@ -15,6 +15,9 @@ pub(crate) const SUBMISSIONS: u32 = 1024;
 /// Entries of the ring that only asks whether io_uring works.
 const PROBE_ENTRIES: u32 = 8;
 
+/// Slots of the direct descriptor table at most: 16 B of kernel memory each, taken at once. The kernel's own limit is 2²⁰.
+const DIRECT_SLOTS_MAX: u32 = 65_536;
+
 /// How long dropping a ring waits for its operations to be cancelled. Cancelling socket operations takes
 /// microseconds; the limit is for a kernel that never answers.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(200);
@@ -27,6 +30,20 @@ const GATHER_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct Capabilities {
     /// A wait that gathers completions for a while before it returns (`IORING_FEAT_MIN_TIMEOUT`, Linux 6.12).
     pub min_wait: bool,
+    /// A direct descriptor is let go when it is taken out of its table. Before Linux 6.13 that waits for every operation that
+    /// was begun before: while one receive goes on, each socket that is closed stays in the kernel's memory. 6.13 has no mark
+    /// of its own, so this is known from 6.15 on (`IORING_FEAT_NO_IOWAIT`).
+    pub direct_lets_go: bool,
+}
+
+impl Capabilities {
+    /// The size of the direct descriptor table; 0 for none.
+    pub(crate) fn direct_slots(self, sockets_max: u32, nofile: u64) -> u32 {
+        if !self.direct_lets_go {
+            return 0;
+        }
+        sockets_max.min(DIRECT_SLOTS_MAX).min(u32::try_from(nofile).unwrap_or(u32::MAX))
+    }
 }
 
 /// Asks the kernel whether a [`Reactor`](crate::Reactor) can work here, without keeping anything.
@@ -102,7 +119,11 @@ impl Ring {
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
-        Capabilities { min_wait: self.uring().params().is_feature_min_timeout() }
+        let kernel = self.uring().params();
+        Capabilities {
+            min_wait: kernel.is_feature_min_timeout(),
+            direct_lets_go: kernel.is_feature_no_iowait(),
+        }
     }
 
     /// Registers an empty table of `entries` direct descriptors.
@@ -218,5 +239,19 @@ impl Drop for Ring {
         let _ = self.submitter.unregister_ring_fd();
         // SAFETY: made from a box in `open`; the submitter, the only other user, is not used again.
         drop(unsafe { Box::from_raw(self.uring.as_ptr()) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_direct_table_is_bounded_and_absent_where_it_would_keep_closed_sockets() {
+        let kernel = Capabilities { min_wait: true, direct_lets_go: true };
+        assert_eq!(kernel.direct_slots(100, 1024), 100);
+        assert_eq!(kernel.direct_slots(u32::MAX, 1024), 1024);
+        assert_eq!(kernel.direct_slots(u32::MAX, u64::MAX), DIRECT_SLOTS_MAX);
+        assert_eq!(Capabilities { direct_lets_go: false, ..kernel }.direct_slots(100, 1024), 0);
     }
 }
