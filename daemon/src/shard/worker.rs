@@ -58,6 +58,7 @@ pub(super) struct Worker {
     effects: Vec<Effect<Key>>,
     counters: ShardCounters,
     published: Arc<Published>,
+    /// The last look: after the wait, and again for each connection taken in.
     turn: Turn,
     /// The end of the last turn, CLOCK_MONOTONIC.
     ended_ns: u64,
@@ -112,6 +113,7 @@ impl Worker {
             let sleep = self.sleep();
             self.reactor.wait(Some(sleep)).expect("the ring of a running shard works");
             self.turn = look(&self.settings);
+            let woken_ns = self.turn.now_ns;
             self.unfinished = false;
             self.close_sessions_behind_a_closed_gate();
             let busy = self.take_events();
@@ -120,7 +122,7 @@ impl Worker {
             if self.look_at_leases() {
                 self.submit();
             }
-            self.finish_turn(answered_ns, busy);
+            self.finish_turn(woken_ns, answered_ns, busy);
         }
         self.counters.publish(&self.published, clock::monotonic_ns());
     }
@@ -148,7 +150,11 @@ impl Worker {
     fn take_hand_overs(&mut self) {
         for _ in 0..HAND_OVERS_A_TURN_MAX {
             match self.inbox.try_recv() {
-                Ok(connection) => self.adopt(connection),
+                Ok(connection) => {
+                    // A look before it came would start its lease in the past, by as long as this thread has been held up since.
+                    self.turn = look(&self.settings);
+                    self.adopt(connection);
+                }
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
                     self.inbox_closed = true;
@@ -292,12 +298,12 @@ impl Worker {
         self.reactor.submit().expect("the ring of a running shard works");
     }
 
-    fn finish_turn(&mut self, answered_ns: u64, busy: bool) {
+    fn finish_turn(&mut self, woken_ns: u64, answered_ns: u64, busy: bool) {
         let descriptors = self.reactor.open() + self.reactor.closing();
         self.settings.capacity.give_back(self.places - descriptors);
         self.places = descriptors;
         self.ended_ns = clock::monotonic_ns();
-        let times = TurnTimes { woken_ns: self.turn.now_ns, answered_ns, ended_ns: self.ended_ns, busy };
+        let times = TurnTimes { woken_ns, answered_ns, ended_ns: self.ended_ns, busy };
         self.counters.finish_turn(times, self.table.counts());
         self.counters.publish_if_due(&self.published);
     }

@@ -90,6 +90,17 @@ impl Server {
         kill_process(self.pid(), signal).expect("the server is there");
     }
 
+    /// The thread with this name.
+    pub(crate) fn thread(&self, name: &str) -> nix::unistd::Pid {
+        let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
+        let task = std::fs::read_dir(tasks)
+            .unwrap()
+            .map(|task| task.unwrap().path())
+            .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
+        let task = task.unwrap_or_else(|| panic!("a thread named {name}"));
+        nix::unistd::Pid::from_raw(task.file_name().unwrap().to_str().unwrap().parse().unwrap())
+    }
+
     /// Waits until the server ends by itself.
     pub(crate) fn exit(&mut self) -> ExitStatus {
         wait_for("the server to exit", || self.child.try_wait().expect("a child can be waited for"))

@@ -4,7 +4,10 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::acquired;
+use nix::sys::ptrace;
+use nix::sys::wait::WaitPidFlag;
+use nix::unistd::Pid;
+use protocol::{ErrorCode, acquired};
 use rustix::process::{Signal, WaitOptions, waitpid};
 
 use crate::harness::{Closed, PATIENCE, Peer, Server, wait_for};
@@ -185,4 +188,43 @@ fn a_server_stopped_for_two_leases_expires_no_session_that_was_heard_and_all_tha
     }
     server.wait_for_metric("monolock_releases_total{reason=\"expired\"}", 50.0);
     assert_eq!(server.metric("monolock_locks_held"), SESSIONS as f64);
+}
+
+/// Stops a shard's thread, and no other, where it begins to take a connection in: in the middle of a turn.
+fn stop_in_a_hand_over(server: &Server, shard: Pid, begin: impl FnOnce()) {
+    // The first system call on a socket that is taken in, as the kernel numbers it everywhere.
+    const FIONBIO: &str = "0x5421";
+    ptrace::seize(shard, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+    ptrace::interrupt(shard).unwrap();
+    let stopped = || nix::sys::wait::waitpid(shard, Some(WaitPidFlag::__WALL)).unwrap();
+    stopped();
+    begin();
+    let path = format!("/proc/{}/task/{shard}/syscall", server.pid().as_raw_nonzero());
+    while std::fs::read_to_string(&path).unwrap().split(' ').nth(2) != Some(FIONBIO) {
+        ptrace::syscall(shard, None).unwrap();
+        stopped();
+    }
+}
+
+#[test]
+fn who_comes_while_a_shard_is_held_up_in_the_middle_of_a_turn_has_a_whole_lease() {
+    const LEASE: Duration = Duration::from_millis(800);
+    let server = Server::with(&["-shards", "1"]);
+    let shard = server.thread("shard-0");
+    let mut first = None;
+    stop_in_a_hand_over(&server, shard, || first = Some(server.claim("first", LONG)));
+    // What happens to the shard, not a wait for something: a machine that is too busy, or a debugger.
+    thread::sleep(LEASE);
+    let sent = Instant::now();
+    let mut late = server.claim("late", LEASE);
+    // The intake has one thread and has handed the late one over when it refuses who comes after.
+    let mut after = server.connect();
+    after.heartbeat();
+    after.refused(ErrorCode::NOT_ACQUIRE);
+    ptrace::detach(shard, None).unwrap();
+
+    late.acquired();
+    assert_eq!(late.closed(), Closed::Fin);
+    assert!(sent.elapsed() >= LEASE, "expired {:?} after it came", sent.elapsed());
+    first.unwrap().acquired();
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
-use nix::unistd::Pid;
 
 use crate::harness::{Server, wait_for};
 
@@ -72,22 +71,11 @@ fn paths_and_methods_have_their_status() {
     assert_eq!(server.request("POST", "/healthz").0, 405);
 }
 
-/// The thread of a server with this name.
-fn thread_id(server: &Server, name: &str) -> Pid {
-    let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
-    let task = std::fs::read_dir(tasks)
-        .unwrap()
-        .map(|task| task.unwrap().path())
-        .find(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
-    let task = task.unwrap_or_else(|| panic!("a thread named {name}"));
-    Pid::from_raw(task.file_name().unwrap().to_str().unwrap().parse().unwrap())
-}
-
 #[test]
 fn a_shard_that_hangs_cannot_keep_readiness_up() {
     let server = Server::with(&["-shards", "2"]);
     assert_eq!(server.get("/readyz").0, 200);
-    let shard = thread_id(&server, "shard-1");
+    let shard = server.thread("shard-1");
     ptrace::seize(shard, ptrace::Options::empty()).unwrap();
     ptrace::interrupt(shard).unwrap();
     waitpid(shard, Some(nix::sys::wait::WaitPidFlag::__WALL)).unwrap();
