@@ -45,7 +45,7 @@ pub(super) async fn run(
         }
         Err(Refusal::Gone(reason)) => debug!(%peer, reason, "connection ended before its ACQUIRE"),
         Err(Refusal::Code(code)) => {
-            debug!(%peer, %code, "refused");
+            debug!(%peer, %code, reason = code.meaning(), "refused");
             refuse(&socket, code, &context, &mut received).await;
         }
     }

@@ -8,6 +8,7 @@ use locks::{Answer, Effect, LOOK_AGAIN_NS, Reason, SessionId, Table, Turn};
 use protocol::{ErrorCode, ErrorFrame, SessionInput, WAITING, acquired, decode_session};
 use ring::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
+use tracing::field::{DisplayValue, display};
 
 use super::{HandOver, Settings, StartError};
 use crate::clock;
@@ -32,6 +33,8 @@ const LEASES_A_TURN_MAX: usize = 256;
 
 /// Sessions ended in one turn at shutdown.
 const CLOSES_A_TURN_MAX: usize = 256;
+
+const NS_PER_MS: u64 = 1_000_000;
 
 /// How long clients may take at shutdown to read their ERROR and close.
 const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
@@ -270,12 +273,15 @@ impl Worker {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Queued { conn, .. } => self.reactor.send(conn, &WAITING),
-                Effect::Granted { conn, token, wait_ns, .. } => {
+                Effect::Granted { conn, lock, token, wait_ns, .. } => {
+                    debug!(peer = self.peer(conn), %lock, %token, wait_ms = wait_ns / NS_PER_MS, "granted");
                     self.reactor.send(conn, &acquired(token));
                     self.counters.granted(wait_ns);
                     self.counters.hand_overs_this_turn += u64::from(released);
                 }
-                Effect::Released { held_ns, reason, .. } => {
+                Effect::Released { conn, lock, token, held_ns, reason, .. } => {
+                    let (held_ms, reason_text) = (held_ns / NS_PER_MS, reason.as_str());
+                    debug!(peer = self.peer(conn), %lock, %token, held_ms, reason = reason_text, "released");
                     released = true;
                     self.counters.released(reason, held_ns);
                 }
@@ -288,7 +294,13 @@ impl Worker {
         self.effects = effects;
     }
 
+    /// The remote address of a connection that this shard still has, for the log.
+    fn peer(&self, key: Key) -> Option<DisplayValue<Peer>> {
+        self.reactor.get(key).map(|connection| display(connection.peer))
+    }
+
     fn refuse(&mut self, key: Key, code: ErrorCode) {
+        debug!(peer = self.peer(key), %code, reason = code.meaning(), "closed with an ERROR");
         if self.reactor.close_after(key, &ErrorFrame::new(code)).is_some() {
             self.counters.protocol_error(code);
         }
