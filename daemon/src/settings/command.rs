@@ -18,8 +18,10 @@ Commands:
 {subcommands}
 
 Flags of the server; a flag beats its variable, which beats the default:{after-help}
--h, -help      print this
--V, -version   print the version
+-h, --help     print this
+-V, --version  print the version
+
+-flag and --flag are the same.
 ";
 
 const SERVE_HELP: &str = "\
@@ -116,6 +118,7 @@ fn ending(error: &clap::Error, arguments: &[OsString]) -> Ending {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ending::Information(error.to_string()),
         ErrorKind::UnknownArgument => Ending::Usage(unknown_argument(error, arguments)),
+        ErrorKind::InvalidSubcommand => Ending::Usage(unknown_command(error)),
         _ => Ending::Usage(one_line(&error.to_string())),
     }
 }
@@ -129,7 +132,22 @@ fn unknown_argument(error: &clap::Error, arguments: &[OsString]) -> String {
     let given = given.into_iter().find(|argument| argument.starts_with(unknown.as_str()));
     let given = given.as_deref().unwrap_or(unknown);
     let kind = if given.starts_with('-') { "flag" } else { "argument" };
-    format!("unknown {kind} {given:?}; monolock -help lists what there is")
+    match arguments.get(1).and_then(|command| command.to_str()) {
+        Some("run") if kind == "argument" => {
+            format!("unknown argument {given:?}: write -- before the command, as in monolock run NAME -- CMD")
+        }
+        Some("run") => format!("unknown flag {given:?}; monolock run --help lists what there is"),
+        _ => format!("unknown {kind} {given:?}; monolock --help lists what there is"),
+    }
+}
+
+fn unknown_command(error: &clap::Error) -> String {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(unknown)) => {
+            format!("unknown command {unknown:?}; monolock --help lists what there is")
+        }
+        _ => one_line(&error.to_string()),
+    }
 }
 
 /// The first paragraph of a message of clap's.
