@@ -1,27 +1,35 @@
 //! `monolock run`: a command that runs for as long as a lock is held.
 //!
 //! [`watch`] decides, [`group`] and [`signals`] do. The connection is kept until the command's group is gone: closing
-//! it makes the server pass the lock on.
+//! it makes the server pass the lock on. Nothing here writes to standard error itself, which may block; the [`voice`]
+//! does.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod address;
 mod group;
+mod launch;
 mod members;
 mod signals;
 mod status;
+mod voice;
 mod watch;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
+use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use client::{Alarm, Connection, Event, boottime_ns};
-use protocol::{Acquire, Token};
+use protocol::Token;
+use rustix::process::Signal;
 
 use crate::duration::parse_duration;
 use crate::settings;
-use group::Group;
+use group::{Group, SignalError};
+use launch::{Launch, Launched};
 use signals::{Children, Signals};
+use voice::Voice;
 use watch::{Step, Watch};
 
 /// How often a group whose leader has ended is asked whether somebody is left. Nothing else reports that, and a look
@@ -59,41 +67,54 @@ pub(crate) struct RunArgs {
 
 /// Runs to the end; the status is CMD's, or one of those in [`status`].
 pub(crate) fn run(args: RunArgs) -> ExitCode {
+    let (voice, _flush) = match Voice::start() {
+        Ok(started) => started,
+        Err(error) => {
+            // Nothing runs yet that this could keep up.
+            let _ = writeln!(io::stderr(), "monolock run: starting: {error}");
+            return ExitCode::from(status::OS_ERROR);
+        }
+    };
+    let last_words = voice.clone();
+    // The group is killed after these: they must not block either.
+    panic::set_hook(Box::new(move |panic| last_words.say(format_args!("{panic}"))));
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return ExitCode::from(os_error("starting", &error)),
+        Err(error) => return ExitCode::from(os_error(&voice, "starting", &error)),
     };
-    let code = runtime.block_on(run_until_done(&args));
+    let code = runtime.block_on(run_until_done(&args, &voice));
     // A name look-up cannot be cancelled; nobody waits for it.
     runtime.shutdown_background();
     ExitCode::from(code)
 }
 
-async fn run_until_done(args: &RunArgs) -> u8 {
+async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
     let acquire = match client::request(&args.name, args.lease) {
         Ok(acquire) => acquire,
-        Err(error) => return fail(&error),
+        Err(error) => return fail(voice, &error),
     };
     let address = match address::resolve(args.address.as_deref(), settings::environment_variable) {
         Ok(address) => address,
         Err(problem) => {
-            eprintln!("monolock run: {problem}");
+            voice.say(format_args!("{problem}"));
             return status::USAGE;
         }
     };
     let (mut signals, children, alarm) = match senses() {
         Ok(senses) => senses,
-        Err(error) => return os_error("watching signals and time", &error),
+        Err(error) => return os_error(voice, "watching signals and time", &error),
     };
     let watch = Watch::new(acquire.lease);
     let connection = tokio::select! {
-        opened = open(&address, acquire) => match opened {
+        opened = Connection::open(&address, acquire) => match opened {
             Ok(connection) => connection,
-            Err(code) => return code,
+            Err(error) => return fail(voice, &error),
         },
         signal = signals.next() => return status::of_signal(signal),
     };
-    Runner { group: None, args, watch, connection, signals, children, alarm }.drive().await
+    Runner { group: None, launch: None, args, voice, watch, connection, signals, children, alarm }
+        .drive()
+        .await
 }
 
 /// Made before anything else is done, so that no signal is missed.
@@ -101,15 +122,14 @@ fn senses() -> io::Result<(Signals, Children, Alarm)> {
     Ok((Signals::new()?, Children::new()?, Alarm::new()?))
 }
 
-async fn open(address: &str, acquire: Acquire) -> Result<Connection, u8> {
-    Connection::open(address, acquire).await.map_err(|error| fail(&error))
-}
-
 /// Brings to the watch what happens, and does what it says.
 struct Runner<'a> {
     /// Before the connection, so that it also ends first when this is dropped by a panic.
     group: Option<Group>,
+    /// The group that is on its way.
+    launch: Option<Launch>,
     args: &'a RunArgs,
+    voice: &'a Voice,
     watch: Watch,
     connection: Connection,
     signals: Signals,
@@ -123,28 +143,42 @@ impl Runner<'_> {
             match self.next_step().await {
                 Step::Wait => {}
                 Step::Start(token) => {
-                    if let Err(code) = self.start(token) {
-                        return code;
+                    if let Err(error) = self.start(token) {
+                        return self.cannot_run(&error);
                     }
                 }
-                Step::Forward(signal) => self.group().signal(signal),
-                Step::Terminate => self.group().terminate(),
-                Step::Kill => self.group().kill(),
+                Step::Forward(signal) => match &mut self.launch {
+                    Some(launch) => launch.signal(signal),
+                    None => self.act(|group| group.signal(signal)),
+                },
+                Step::Terminate => match &mut self.launch {
+                    Some(launch) => launch.call_off(Signal::TERM),
+                    None => self.act(Group::terminate),
+                },
+                Step::Kill => match &mut self.launch {
+                    Some(launch) => launch.call_off(Signal::KILL),
+                    None => self.act(Group::kill),
+                },
                 Step::Finish(code) => return code,
             }
         }
     }
 
-    /// The claim comes first: what happened together with its loss happened too late.
+    /// The claim comes first: what happened together with its loss happened too late. Only what was started is known
+    /// before, so that it is stopped as what runs.
     async fn next_step(&mut self) -> Step {
-        let (group, watch) = (&mut self.group, &mut self.watch);
+        let (group, launch, watch) = (&mut self.group, &mut self.launch, &mut self.watch);
         let running = group.as_ref().is_some_and(|group| !group.leader_ended());
         let left_over = group.as_ref().is_some_and(Group::leader_ended);
+        let starting = launch.is_some();
         let wake_ns = watch.wake_ns();
         tokio::select! {
             biased;
+            launched = async { launch.as_mut().expect("it is being started").outcome().await }, if starting => {
+                self.launched(launched)
+            }
             event = self.connection.next_event() => {
-                tell(&event, &self.args.name, group.is_some());
+                tell(self.voice, &event, &self.args.name, running || left_over || starting);
                 let is_held = self.connection.is_held();
                 watch.event(boottime_ns(), event, is_held, self.connection.confirmed_ns())
             }
@@ -165,33 +199,59 @@ impl Runner<'_> {
         }
     }
 
-    fn start(&mut self, token: Token) -> Result<(), u8> {
-        let group = Group::spawn(&self.args.command, &self.args.name, token).map_err(|error| {
-            eprintln!("monolock run: cannot run {}: {error}", self.args.command[0].display());
-            status::of_spawn_error(&error)
-        })?;
-        self.group = Some(group);
+    fn start(&mut self, token: Token) -> io::Result<()> {
+        let (command, name) = (self.args.command.clone(), self.args.name.clone());
+        let until_ns = self.watch.start_until_ns(self.connection.confirmed_ns());
+        self.launch = Some(Launch::begin(move || Group::spawn(&command, &name, token), until_ns)?);
         Ok(())
     }
 
-    fn group(&mut self) -> &mut Group {
-        self.group.as_mut().expect("the watch orders this only after the start")
+    fn launched(&mut self, launched: Launched) -> Step {
+        let launch = self.launch.take().expect("it was being started");
+        let is_held = self.connection.is_held();
+        match launched {
+            Ok(Some(group)) => {
+                self.group = Some(group);
+                let confirmed_ns = self.connection.confirmed_ns();
+                let step = self.watch.started(boottime_ns(), is_held, confirmed_ns);
+                if step == Step::Wait {
+                    for signal in launch.into_unsent() {
+                        self.act(|group| group.signal(signal));
+                    }
+                }
+                step
+            }
+            Ok(None) => self.watch.not_started(is_held),
+            Err(error) => Step::Finish(self.cannot_run(&error)),
+        }
+    }
+
+    fn act(&mut self, act: impl FnOnce(&mut Group) -> Result<(), SignalError>) {
+        let group = self.group.as_mut().expect("the watch orders this only after the start");
+        if let Err(error) = act(group) {
+            self.voice.say(format_args!("{error}"));
+        }
+    }
+
+    fn cannot_run(&self, error: &io::Error) -> u8 {
+        self.voice.say(format_args!("cannot run {}: {error}", self.args.command[0].display()));
+        status::of_spawn_error(error)
     }
 }
 
-fn tell(event: &Event, name: &str, running: bool) {
+fn tell(voice: &Voice, event: &Event, name: &str, running: bool) {
     if let Event::Lost(loss) = event {
         let then = if running { "; stopping the command" } else { "" };
-        eprintln!("monolock run: lost the claim on {name:?}: {loss}{then}");
+        voice.say(format_args!("lost the claim on {name:?}: {loss}{then}"));
     }
 }
 
-fn fail(error: &client::Error) -> u8 {
-    eprintln!("monolock run: {error}");
+fn fail(voice: &Voice, error: &client::Error) -> u8 {
+    voice.say(format_args!("{error}"));
     status::of_error(error)
 }
 
-fn os_error(what: &str, error: &io::Error) -> u8 {
-    eprintln!("monolock run: {what}: {error}");
+fn os_error(voice: &Voice, what: &str, error: &io::Error) -> u8 {
+    voice.say(format_args!("{what}: {error}"));
     status::OS_ERROR
 }

@@ -6,7 +6,7 @@
 //! nothing a client sends can break a line or reach a terminal.
 
 mod escape;
-mod queue;
+pub(crate) mod queue;
 
 use std::io;
 use std::sync::OnceLock;

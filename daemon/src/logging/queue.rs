@@ -28,7 +28,7 @@ enum Message {
 
 /// The entrance of the queue: takes one whole line with each write, and never blocks or fails.
 #[derive(Debug, Clone)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     queue: SyncSender<Message>,
     lost: LinesLost,
 }
@@ -39,12 +39,12 @@ pub(super) struct LinesLost(Arc<AtomicU64>);
 
 /// Waits, when dropped, until what was queued is written, but not forever.
 #[derive(Debug)]
-pub(super) struct Flush {
+pub(crate) struct Flush {
     queue: SyncSender<Message>,
 }
 
 /// Starts the thread that writes to `writer`.
-pub(super) fn start(writer: impl Write + Send + 'static) -> io::Result<(Lines, Flush)> {
+pub(crate) fn start(writer: impl Write + Send + 'static) -> io::Result<(Lines, Flush)> {
     let (queue, take) = mpsc::sync_channel(LINES_MAX);
     thread::Builder::new().name("log".into()).spawn(move || write_lines(&take, writer))?;
     Ok((Lines { queue: queue.clone(), lost: LinesLost::default() }, Flush { queue }))

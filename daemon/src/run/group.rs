@@ -11,6 +11,15 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use super::{members, status};
 
+/// A signal that reached nobody.
+#[derive(Debug, thiserror::Error)]
+#[error("signal {signal} to group {group}: {error}")]
+pub(crate) struct SignalError {
+    signal: i32,
+    group: i32,
+    error: Errno,
+}
+
 /// A group that the command leads. Its number stays its own while anybody is in it, an unreaped leader included.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -48,41 +57,82 @@ impl Group {
     /// Whether nobody is left but zombies.
     pub(crate) fn is_gone(&mut self) -> bool {
         self.gone |= test_kill_process_group(self.id) == Err(Errno::SRCH);
-        self.gone || !members::lives(self.id)
+        if !self.gone && !members::lives(self.id) {
+            // For whoever was forked during the look. Later, the number may be somebody else's.
+            let _ = self.kill();
+            self.gone = true;
+        }
+        self.gone
     }
 
     /// Sends a signal to everybody in the group, best effort: who changed its user may be out of reach.
-    pub(crate) fn signal(&mut self, signal: Signal) {
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<(), SignalError> {
         if self.gone {
-            return;
+            return Ok(());
         }
         match kill_process_group(self.id, signal) {
-            Ok(()) => {}
-            Err(Errno::SRCH) => self.gone = true,
-            Err(error) => eprintln!(
-                "monolock run: signal {} to group {}: {error}",
-                signal.as_raw(),
-                self.id.as_raw_pid()
-            ),
+            Ok(()) => Ok(()),
+            Err(Errno::SRCH) => {
+                self.gone = true;
+                Ok(())
+            }
+            Err(error) => Err(SignalError { signal: signal.as_raw(), group: self.id.as_raw_pid(), error }),
         }
     }
 
     /// Asks the group to end. A stopped process hears that only when it goes on.
-    pub(crate) fn terminate(&mut self) {
-        self.signal(Signal::TERM);
-        self.signal(Signal::CONT);
+    pub(crate) fn terminate(&mut self) -> Result<(), SignalError> {
+        let asked = self.signal(Signal::TERM);
+        asked.and(self.signal(Signal::CONT))
     }
 
     /// Ends the group.
-    pub(crate) fn kill(&mut self) {
-        self.signal(Signal::KILL);
+    pub(crate) fn kill(&mut self) -> Result<(), SignalError> {
+        self.signal(Signal::KILL)
     }
 }
 
-/// The command never runs without us, as far as we can help it: this covers a panic, and whoever was forked while we
-/// looked for the living.
+/// The command never runs without us, as far as we can help it: this covers a panic.
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill();
+        let _ = self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::process::Stdio;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    /// Longer than any machine keeps a process from running.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn wait_for(mut condition: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !condition() {
+            assert!(Instant::now() < deadline, "waited in vain");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_group_of_zombies_is_gone_and_gets_no_signal_any_more() {
+        let mut group = Group::spawn(&["cat".into()], "lock", Token(1)).unwrap();
+        let id = group.id.as_raw_pid();
+        let join = || Command::new("cat").process_group(id).stdin(Stdio::piped()).spawn().unwrap();
+        // A zombie of ours keeps the number in use, so that a later process can stand for somebody else's group.
+        let mut zombie = join();
+        group.kill().unwrap();
+        wait_for(|| group.try_reap().is_some());
+        wait_for(|| group.is_gone());
+        let mut other = join();
+        group.terminate().unwrap();
+        drop(group);
+        drop(other.stdin.take());
+        assert_eq!(other.wait().unwrap().code(), Some(0));
+        zombie.wait().unwrap();
     }
 }

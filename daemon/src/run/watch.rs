@@ -32,13 +32,13 @@ const KILLED_NS_MAX: u64 = 1_000_000_000;
 pub(crate) enum Step {
     /// Nothing.
     Wait,
-    /// Start the command.
+    /// Start the command, within [`Watch::start_until_ns`].
     Start(Token),
-    /// Send this to the group.
+    /// Send this to the group, or to the command that is being started.
     Forward(Signal),
-    /// Ask the group to end.
+    /// Ask the group to end; do not start the command any more.
     Terminate,
-    /// End the group.
+    /// End the group, or the command that is being started.
     Kill,
     /// Leave, with this exit status.
     Finish(u8),
@@ -55,6 +55,10 @@ pub(crate) struct Watch {
 enum Phase {
     /// The lock is not held yet.
     Queued,
+    /// The command is being started: it may run, or not.
+    Starting(Token),
+    /// The same, but the claim is lost. When to kill what there is, and the status if it never runs.
+    CallingOff { kill_ns: Option<u64>, code: u8 },
     /// The command runs.
     Running,
     /// The group was asked to end.
@@ -71,7 +75,8 @@ impl Watch {
     /// When to call [`Watch::alarm`].
     pub(crate) fn wake_ns(&self) -> Option<u64> {
         match self.phase {
-            Phase::Queued | Phase::Running => None,
+            Phase::Queued | Phase::Starting(_) | Phase::Running => None,
+            Phase::CallingOff { kill_ns, .. } => kill_ns,
             Phase::Stopping { kill_ns, .. } => Some(kill_ns),
             Phase::Killed { leave_ns, .. } => Some(leave_ns),
         }
@@ -84,10 +89,42 @@ impl Watch {
             // Granted, and lost already: that is the next event.
             Event::Acquired(_) if !is_held => Step::Wait,
             Event::Acquired(token) => {
-                self.phase = Phase::Running;
+                self.phase = Phase::Starting(token);
                 Step::Start(token)
             }
             Event::Lost(loss) => self.lost(now_ns, &loss, confirmed_ns),
+        }
+    }
+
+    /// When the command must not be started any more under a claim that was last confirmed then.
+    pub(crate) fn start_until_ns(&self, confirmed_ns: u64) -> u64 {
+        confirmed_ns + self.lease.as_ns() * client::GIVE_UP_TENTHS / 10
+    }
+
+    /// The command was started.
+    pub(crate) fn started(&mut self, now_ns: u64, is_held: bool, confirmed_ns: u64) -> Step {
+        match self.phase {
+            Phase::Starting(_) if is_held => {
+                self.phase = Phase::Running;
+                Step::Wait
+            }
+            Phase::Starting(_) | Phase::CallingOff { .. } => self.stop(now_ns, confirmed_ns, status::LOST),
+            _ => unreachable!("only what is being started has started"),
+        }
+    }
+
+    /// It was too late to start the command.
+    pub(crate) fn not_started(&mut self, is_held: bool) -> Step {
+        match self.phase {
+            // Confirmed anew while the start was on its way.
+            Phase::Starting(token) if is_held => Step::Start(token),
+            Phase::Starting(_) => {
+                // How it was lost is the next event.
+                self.phase = Phase::Queued;
+                Step::Wait
+            }
+            Phase::CallingOff { code, .. } => Step::Finish(code),
+            _ => unreachable!("only what is being started is late"),
         }
     }
 
@@ -95,15 +132,17 @@ impl Watch {
     pub(crate) fn signal(&mut self, signal: Signal) -> Step {
         match self.phase {
             Phase::Queued => Step::Finish(status::of_signal(signal)),
-            Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
-            Phase::Killed { .. } => Step::Wait,
+            Phase::Starting(_) | Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
+            Phase::CallingOff { .. } | Phase::Killed { .. } => Step::Wait,
         }
     }
 
     /// The command ended, with this status; others of its group may be left.
     pub(crate) fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
         match self.phase {
-            Phase::Queued => unreachable!("nothing runs before the lock is held"),
+            Phase::Queued | Phase::Starting(_) | Phase::CallingOff { .. } => {
+                unreachable!("nothing ends before it has started")
+            }
             Phase::Running if is_held => {
                 self.phase = Phase::Stopping { kill_ns: now_ns + LEFT_OVER_NS_MAX, code };
                 Step::Terminate
@@ -116,7 +155,9 @@ impl Watch {
     /// Nobody is left in the group.
     pub(crate) fn gone(&mut self) -> Step {
         match self.phase {
-            Phase::Queued | Phase::Running => unreachable!("a group is gone after its leader ended"),
+            Phase::Queued | Phase::Starting(_) | Phase::CallingOff { .. } | Phase::Running => {
+                unreachable!("a group is gone after its leader ended")
+            }
             Phase::Stopping { code, .. } | Phase::Killed { code, .. } => Step::Finish(code),
         }
     }
@@ -124,6 +165,11 @@ impl Watch {
     /// Looks at the time. Harmless when early.
     pub(crate) fn alarm(&mut self, now_ns: u64) -> Step {
         match self.phase {
+            Phase::CallingOff { kill_ns: Some(kill_ns), code } if now_ns >= kill_ns => {
+                // Nobody leaves before it is known whether there is a group.
+                self.phase = Phase::CallingOff { kill_ns: None, code };
+                Step::Kill
+            }
             Phase::Stopping { kill_ns, code } if now_ns >= kill_ns => self.kill(now_ns, code),
             Phase::Killed { leave_ns, code } if now_ns >= leave_ns => Step::Finish(code),
             _ => Step::Wait,
@@ -133,6 +179,12 @@ impl Watch {
     fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
         match self.phase {
             Phase::Queued => Step::Finish(status::of_loss_while_waiting(loss)),
+            Phase::Starting(_) => {
+                let code = status::of_loss_while_waiting(loss);
+                self.phase = Phase::CallingOff { kill_ns: Some(self.kill_ns(confirmed_ns)), code };
+                let step = self.alarm(now_ns);
+                if step == Step::Wait { Step::Terminate } else { step }
+            }
             Phase::Running => self.stop(now_ns, confirmed_ns, status::LOST),
             // The command itself ended under the lock; only what it left behind has less time now.
             Phase::Stopping { kill_ns, code } => {
@@ -140,6 +192,7 @@ impl Watch {
                 self.phase = Phase::Stopping { kill_ns, code };
                 self.alarm(now_ns)
             }
+            Phase::CallingOff { .. } => unreachable!("a claim is lost once"),
             Phase::Killed { .. } => Step::Wait,
         }
     }
@@ -180,9 +233,15 @@ mod tests {
         Watch::new(Lease::from_ms(lease_ms).unwrap())
     }
 
-    fn running(lease_ms: u32) -> Watch {
+    fn starting(lease_ms: u32) -> Watch {
         let mut watch = queued(lease_ms);
         assert_eq!(watch.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
+        watch
+    }
+
+    fn running(lease_ms: u32) -> Watch {
+        let mut watch = starting(lease_ms);
+        assert_eq!(watch.started(0, true, 0), Step::Wait);
         watch
     }
 
@@ -228,6 +287,58 @@ mod tests {
         assert_eq!(watch.alarm(kill_ns - 1), Step::Wait);
         assert_eq!(watch.alarm(kill_ns), Step::Kill);
         assert_eq!(watch.gone(), Step::Finish(status::LOST));
+    }
+
+    #[test]
+    fn a_command_whose_claim_is_lost_before_it_has_started_is_stopped_like_one_that_runs() {
+        let mut watch = starting(10_000);
+        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Terminate);
+        assert_eq!(watch.signal(Signal::TERM), Step::Wait);
+        assert_eq!(watch.started(8001 * MS, false, 0), Step::Terminate);
+        assert_eq!(watch.alarm(8950 * MS), Step::Kill);
+        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+
+        // The loss is not told yet.
+        let mut watch = starting(10_000);
+        assert_eq!(watch.started(8950 * MS, false, 0), Step::Kill);
+        assert_eq!(watch.event(8950 * MS, timeout(), false, 0), Step::Wait);
+        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+    }
+
+    #[test]
+    fn a_start_that_hangs_beyond_its_claim_is_killed_once_and_not_left_before_it_ends() {
+        let mut watch = starting(10_000);
+        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Terminate);
+        assert_eq!(watch.wake_ns(), Some(8950 * MS));
+        assert_eq!(watch.alarm(8950 * MS), Step::Kill);
+        assert_eq!(watch.wake_ns(), None);
+        assert_eq!(watch.started(60_000 * MS, false, 0), Step::Kill);
+        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+
+        let mut watch = starting(10_000);
+        assert_eq!(watch.event(9000 * MS, timeout(), false, 0), Step::Kill);
+        assert_eq!(watch.wake_ns(), None);
+    }
+
+    #[test]
+    fn a_command_that_never_started_leaves_the_status_of_a_claim_lost_while_waiting() {
+        let mut watch = starting(10_000);
+        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Terminate);
+        assert_eq!(watch.not_started(false), Step::Finish(status::UNREACHABLE));
+
+        let mut watch = starting(10_000);
+        assert_eq!(watch.not_started(false), Step::Wait);
+        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Finish(status::UNREACHABLE));
+    }
+
+    #[test]
+    fn a_start_that_was_late_is_tried_again_under_a_claim_confirmed_since() {
+        let mut watch = starting(10_000);
+        assert_eq!(watch.start_until_ns(5 * MS), 8005 * MS);
+        assert_eq!(watch.not_started(true), Step::Start(TOKEN));
+        assert_eq!(watch.signal(Signal::USR1), Step::Forward(Signal::USR1));
+        assert_eq!(watch.started(8005 * MS, true, 5 * MS), Step::Wait);
+        assert_eq!(watch.event(9000 * MS, timeout(), false, 8001 * MS), Step::Terminate);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use crate::harness::{Server, wait_for};
 use crate::runs::{ATTEMPTS, LONG_LEASE, Run, only_line, wait_until_stopped};
 
 /// The documented status of a claim that was lost while the command ran.
-const LOST: Option<i32> = Some(74);
+pub(crate) const LOST: Option<i32> = Some(74);
 
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Reports SIGTERM and goes on, with a child and a grandchild that ignore it.
-const STUBBORN: &str = "
+pub(crate) const STUBBORN: &str = "
     exec 4<&0
     trap '' TERM
     sh -c 'cat <&4 & echo ready; exec cat <&4' &
@@ -30,7 +30,7 @@ fn stubborn(server: &Server) -> Run {
 #[test]
 fn a_server_that_shuts_down_stops_the_command_and_the_status_is_74() {
     let mut server = Server::start();
-    let script = "trap 'echo terminated; exit 0' TERM; echo ready; exec 4<&0; cat <&4 & wait";
+    let script = "exec 4<&0; cat <&4 & trap 'echo terminated; exit 0' TERM; echo ready; wait";
     let mut run = Run::script(&server, "600s", "lock", script);
     run.line();
     server.signal(Signal::TERM);

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod deaf;
+mod hanging;
 #[path = "../server/harness.rs"]
 #[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
 mod harness;

@@ -46,7 +46,8 @@ pub(crate) struct Run {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Receiver<Vec<u8>>,
-    stderr: Receiver<Vec<u8>>,
+    /// None where the test itself has the other end.
+    stderr: Option<Receiver<Vec<u8>>>,
     report: Receiver<Said>,
     /// Where the FIFO is.
     _directory: TempDir,
@@ -82,7 +83,12 @@ impl Run {
     }
 
     /// Starts a whole command; `$REPORT` is where its own commands report.
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
+        Self::start_with_stderr(command, Stdio::piped())
+    }
+
+    /// The same with a standard error of the test's own.
+    pub(crate) fn start_with_stderr(mut command: Command, stderr: impl Into<Stdio>) -> Self {
         let directory = tempfile::tempdir().expect("a directory for the FIFO");
         let fifo = directory.path().join("report");
         let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo is there");
@@ -102,12 +108,14 @@ impl Run {
             .env("REPORT", &fifo)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("the program starts");
+        // It keeps our end of the streams that it gave the child.
+        drop(command);
         let stdin = child.stdin.take();
         let stdout = whole(child.stdout.take().expect("piped above"));
-        let stderr = whole(child.stderr.take().expect("piped above"));
+        let stderr = child.stderr.take().map(whole);
         Self { child, stdin, stdout, stderr, report, _directory: directory }
     }
 
@@ -120,7 +128,10 @@ impl Run {
     pub(crate) fn line_at(&mut self) -> (String, Instant) {
         match self.report.recv_timeout(PATIENCE) {
             Ok(Said::Line(line, at)) => (line, at),
-            other => panic!("no line in the report: {other:?}; {:?}", self.stderr.try_recv().map(text)),
+            other => {
+                let stderr = self.stderr.as_ref().map(|stderr| stderr.try_recv().map(text));
+                panic!("no line in the report: {other:?}; {stderr:?}")
+            }
         }
     }
 
@@ -129,6 +140,17 @@ impl Run {
         match self.report.recv_timeout(PATIENCE) {
             Ok(Said::End(at)) => at,
             other => panic!("the report does not end: {other:?}"),
+        }
+    }
+
+    /// Waits until nobody is left who could report, whatever comes before.
+    pub(crate) fn report_end_after_all(&mut self) -> Instant {
+        loop {
+            match self.report.recv_timeout(PATIENCE) {
+                Ok(Said::Line(..)) => {}
+                Ok(Said::End(at)) => return at,
+                Err(error) => panic!("the report does not end: {error}"),
+            }
         }
     }
 
@@ -166,7 +188,8 @@ impl Run {
         let status =
             wait_for("monolock run to end", || self.child.try_wait().expect("a child can be waited for"));
         let stdout = self.stdout.recv_timeout(PATIENCE).expect("standard output ends");
-        let stderr = text(self.stderr.recv_timeout(PATIENCE).expect("standard error ends"));
+        let whole = |stream: &Receiver<_>| stream.recv_timeout(PATIENCE).expect("standard error ends");
+        let stderr = text(self.stderr.as_ref().map(whole).unwrap_or_default());
         Ended { code: status.code(), stdout, stderr }
     }
 }

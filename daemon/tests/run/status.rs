@@ -13,7 +13,7 @@ use crate::harness::Server;
 use crate::runs::{LONG, LONG_LEASE, Run, locked, only_line, run_to_end, wait_until_stopped};
 
 /// A free address where nobody listens; nobody else gets it while the socket lives.
-fn deserted() -> (socket2::Socket, SocketAddr) {
+pub(crate) fn deserted() -> (socket2::Socket, SocketAddr) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     let address = socket.local_addr().unwrap().as_socket().expect("an IP address");
