@@ -7,6 +7,7 @@ mod harness;
 mod leases;
 mod limits;
 mod ops;
+mod partition;
 mod queue;
 mod shutdown;
 mod start;
