@@ -45,7 +45,7 @@ const GROUP_POLL: Duration = Duration::from_millis(5);
 ///
 /// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to the group; while waiting they end the wait.
 /// Ctrl-Z has no effect, since a stopped `monolock run` could not keep its claim. CMD's group is never the terminal's
-/// foreground group: a CMD that reads from the terminal is stopped by it.
+/// foreground group: a CMD that reads from the terminal is stopped by it; give it </dev/null.
 ///
 /// Nobody stops CMD while `monolock run` itself is killed by SIGKILL or stopped by SIGSTOP; a `monolock run` that goes
 /// on after its claim's time kills the group at once.
@@ -149,7 +149,7 @@ impl Runner<'_> {
                 }
                 Step::Forward(signal) => match &mut self.launch {
                     Some(launch) => launch.signal(signal),
-                    None => self.act(|group| group.signal(signal)),
+                    None => self.act(|group| group.forward(signal)),
                 },
                 Step::Terminate => match &mut self.launch {
                     Some(launch) => launch.call_off(Signal::TERM),
@@ -216,7 +216,7 @@ impl Runner<'_> {
                 let step = self.watch.started(boottime_ns(), is_held, confirmed_ns);
                 if step == Step::Wait {
                     for signal in launch.into_unsent() {
-                        self.act(|group| group.signal(signal));
+                        self.act(|group| group.forward(signal));
                     }
                 }
                 step

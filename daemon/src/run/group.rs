@@ -80,10 +80,19 @@ impl Group {
         }
     }
 
-    /// Asks the group to end. A stopped process hears that only when it goes on.
+    /// Passes a signal on. After one that asks to end the group also goes on: who is stopped, by reading from the terminal for
+    /// one, hears of it only then.
+    pub(crate) fn forward(&mut self, signal: Signal) -> Result<(), SignalError> {
+        let sent = self.signal(signal);
+        if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal) {
+            return sent.and(self.signal(Signal::CONT));
+        }
+        sent
+    }
+
+    /// Asks the group to end.
     pub(crate) fn terminate(&mut self) -> Result<(), SignalError> {
-        let asked = self.signal(Signal::TERM);
-        asked.and(self.signal(Signal::CONT))
+        self.forward(Signal::TERM)
     }
 
     /// Ends the group.

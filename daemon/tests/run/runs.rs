@@ -28,10 +28,14 @@ pub(crate) const AT_ONCE: Duration = Duration::from_millis(200);
 /// Attempts at a timing that a busy machine may spoil: the fastest counts.
 pub(crate) const ATTEMPTS: usize = 3;
 
+/// For env(1): who runs the tests in the background may have signals ignored, and they would stay so.
+pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR1,USR2,ALRM";
+
 /// `monolock run` with this after it, in an environment without settings of its own.
 pub(crate) fn monolock_run(arguments: &[&str]) -> Command {
-    let mut command = Command::new(MONOLOCK);
-    command.arg("run").args(arguments).env_remove("MONOLOCK_ADDRESS");
+    let mut command = Command::new("env");
+    command.args([DEFAULT_SIGNALS, MONOLOCK, "run"]);
+    command.args(arguments).env_remove("MONOLOCK_ADDRESS");
     command
 }
 

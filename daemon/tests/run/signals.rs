@@ -1,9 +1,11 @@
 //! Signals: they end a wait, and belong to the command once it runs.
 
-use rustix::process::Signal;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal};
 
 use crate::harness::Server;
-use crate::runs::{LONG, LONG_LEASE, Run, locked, monolock_run, reporting};
+use crate::runs::{DEFAULT_SIGNALS, LONG, LONG_LEASE, Run, locked, monolock_run, reporting, wait_until_stopped};
 
 /// Reports each signal by its name until its input ends.
 const LISTENING: &str = "
@@ -60,6 +62,21 @@ fn a_running_command_gets_the_signals_and_goes_on_under_the_lock() {
 }
 
 #[test]
+fn a_stopped_command_hears_a_signal_that_ends_it() {
+    let server = Server::start();
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        // What the terminal does to a command in the background that reads from it.
+        let mut run = Run::script(&server, LONG, "lock", "echo $$; kill -STOP $$; read -r _");
+        let command = Pid::from_raw(run.line().parse().unwrap()).unwrap();
+        wait_until_stopped(command);
+        run.signal(signal);
+        run.report_end();
+        assert_eq!(run.ended().code, Some(128 + signal.as_raw()));
+        server.wait_for_metric("monolock_locks_held", 0.0);
+    }
+}
+
+#[test]
 fn a_forwarded_signal_that_ends_the_command_is_its_status() {
     let server = Server::start();
     for (signal, _) in FORWARDED {
@@ -77,9 +94,9 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let server = Server::start();
     let inner = reporting("echo ready; read -r _; exit 9");
     let run = locked(server.address, LONG, "lock", &["sh", "-c", &inner]);
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(run.get_program()).args(run.get_args());
-    let mut run = Run::start(shell);
+    let mut env = Command::new("env");
+    env.args(["--default-signal=TERM", "--ignore-signal=HUP"]).args(run.get_args().skip(1));
+    let mut run = Run::start(env);
     run.line();
     run.signal(Signal::HUP);
     // A signal is forwarded before a later one of a higher number is: had HUP come through, it had been first.
@@ -105,7 +122,7 @@ fn the_stop_of_a_terminal_stops_nothing() {
 fn the_command_starts_with_the_signals_that_any_command_has() {
     let server = Server::start();
     let look = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];
-    let alone = std::process::Command::new(look[0]).args(&look[1..]).output().unwrap();
+    let alone = Command::new("env").arg(DEFAULT_SIGNALS).args(look).output().unwrap();
     let mut command = monolock_run(&["--address", &server.address.to_string(), "lock", "--"]);
     let locked = command.args(look).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&locked.stdout), String::from_utf8_lossy(&alone.stdout));
