@@ -5,7 +5,9 @@ use std::process::Command;
 use rustix::process::{Pid, Signal};
 
 use crate::harness::Server;
-use crate::runs::{DEFAULT_SIGNALS, LONG, LONG_LEASE, Run, locked, monolock_run, reporting, wait_until_stopped};
+use crate::runs::{
+    DEFAULT_SIGNALS, LONG, LONG_LEASE, Run, locked, monolock_run, reporting, wait_until_stopped,
+};
 
 /// Reports each signal by its name until its input ends.
 const LISTENING: &str = "
