@@ -1,19 +1,19 @@
 //! One claim on one TCP connection, on tokio.
 
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Acquire, ERROR_BYTES_MAX, Lease, LockName};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
 
 use crate::claim::{Claim, Event, Transmit};
 use crate::clock::{Alarm, boottime_ns};
+use crate::config::Config;
+use crate::dial::dial;
 use crate::error::{Closed, Error};
-
-/// How long one address, and the look-up of a name, may take: SYNs at 0, 1 and 3 s, and an answer to the last.
-pub const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::standing::Standing;
+use crate::transport::Transport;
 
 /// What to ask a server for.
 ///
@@ -32,8 +32,10 @@ pub fn request(name: &str, lease: Duration) -> Result<Acquire, Error> {
 /// lock on at once, which the server must not hear before the guarded work has stopped.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    transport: Transport,
     claim: Claim,
+    /// What others see of the claim.
+    standing: Arc<Standing>,
     alarm: Alarm,
     /// The frame being written, and how much of it is. One is enough: no frame is due before the last is answered.
     outgoing: Option<(Transmit, usize)>,
@@ -46,11 +48,16 @@ impl Connection {
     ///
     /// [`Error::Dial`].
     pub async fn open(address: &str, acquire: Acquire) -> Result<Self, Error> {
-        let dial = |source| Error::Dial { address: address.to_owned(), source };
-        let addresses = within_dial_timeout(lookup_host(address)).await.map_err(dial)?;
-        let stream = connect(addresses).await.map_err(dial)?;
-        let alarm = Alarm::new().map_err(dial)?;
-        Ok(Self { stream, claim: Claim::new(boottime_ns(), acquire), alarm, outgoing: None })
+        Self::open_with(&Config::new(address), acquire, 0).await
+    }
+
+    /// The same, as configured; `attempt` says at which of the addresses to begin.
+    pub(crate) async fn open_with(config: &Config, acquire: Acquire, attempt: usize) -> Result<Self, Error> {
+        let transport = dial(config, attempt).await?;
+        let alarm = Alarm::new().map_err(|source| Error::Dial { address: config.address.clone(), source })?;
+        let standing = Arc::new(Standing::new(acquire.lease));
+        let claim = Claim::new(boottime_ns(), acquire);
+        Ok(Self { transport, claim, standing, alarm, outgoing: None })
     }
 
     /// Drives the claim until something happens to it. Heartbeats go out only while this is awaited; it may be
@@ -59,24 +66,44 @@ impl Connection {
         loop {
             let now_ns = boottime_ns();
             self.claim.handle_timeout(now_ns);
-            if let Some(event) = self.claim.poll_event() {
+            if let Some(event) = self.poll_event() {
                 return event;
             }
             if self.outgoing.is_none() {
                 self.outgoing = self.claim.poll_transmit(now_ns).map(|frame| (frame, 0));
             }
             self.write();
-            if let Some(event) = self.claim.poll_event() {
+            if let Some(event) = self.poll_event() {
                 return event;
             }
             let Some(wake_ns) = self.claim.poll_timeout() else { return std::future::pending().await };
+            let is_writing = self.outgoing.is_some() || self.transport.wants_write();
+            let socket = self.transport.socket();
             // An error of the waiting itself shows again, with its cause, in the read or write that follows.
             tokio::select! {
-                _ = self.stream.readable() => self.read(),
-                _ = self.stream.writable(), if self.outgoing.is_some() => {}
+                _ = socket.readable() => self.read(),
+                _ = socket.writable(), if is_writing => {}
                 () = self.alarm.wait_until(wake_ns) => {}
             }
         }
+    }
+
+    /// What others see of the claim. It is up to date whenever [`Connection::next_event`] waits or has returned.
+    pub(crate) fn standing(&self) -> &Arc<Standing> {
+        &self.standing
+    }
+
+    pub(crate) fn socket(&self) -> &Arc<TcpStream> {
+        self.transport.socket()
+    }
+
+    /// Publishes the claim before anybody can act on what happened to it.
+    fn poll_event(&mut self) -> Option<Event> {
+        match self.claim.poll_timeout() {
+            Some(_) => self.standing.confirm(self.claim.confirmed_ns()),
+            None => self.standing.lose(),
+        }
+        self.claim.poll_event()
     }
 
     /// True while the lock may be used: now < confirmed + 0.8 × lease.
@@ -90,11 +117,11 @@ impl Connection {
     }
 
     fn write(&mut self) {
-        while let Some((frame, written)) = &mut self.outgoing {
-            match self.stream.try_write(&frame[*written..]) {
-                Ok(bytes) => *written += bytes,
+        loop {
+            match self.try_write() {
+                Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.outgoing = None;
                     // The server may have said why before it closed.
@@ -103,17 +130,24 @@ impl Connection {
                     return;
                 }
             }
+        }
+    }
+
+    fn try_write(&mut self) -> io::Result<()> {
+        while let Some((frame, written)) = &mut self.outgoing {
+            *written += self.transport.try_write(&frame[*written..])?;
             if *written == frame.len() {
                 self.outgoing = None;
             }
         }
+        self.transport.try_flush()
     }
 
     /// Reads all that is there. That is little: a server's second frame without a heartbeat ends the claim.
     fn read(&mut self) {
         let mut received = [0; ERROR_BYTES_MAX];
         while self.claim.poll_timeout().is_some() {
-            let outcome = self.stream.try_read(&mut received);
+            let outcome = self.transport.try_read(&mut received);
             let now_ns = boottime_ns();
             match outcome {
                 Ok(0) => self.claim.connection_closed(now_ns, Closed::ByServer),
@@ -126,45 +160,16 @@ impl Connection {
     }
 }
 
-/// The first of these addresses that takes the connection; else what the last one met.
-async fn connect(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match within_dial_timeout(TcpStream::connect(address)).await {
-            Ok(stream) => {
-                // A heartbeat must not wait for the acknowledgement of the one before.
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
+/// Nobody confirms a claim whose connection is closed.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.standing.lose();
     }
-    Err(last)
-}
-
-async fn within_dial_timeout<T>(attempt: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(DIAL_TIMEOUT, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    use std::net::TcpListener;
-
-    #[tokio::test]
-    async fn each_address_is_tried_until_one_answers() {
-        let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let answering = listener.local_addr().unwrap();
-        let stream = connect([refusing, answering].into_iter()).await.unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), answering);
-        assert!(stream.nodelay().unwrap());
-
-        let error = connect([refusing, refusing].into_iter()).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        assert_eq!(connect([].into_iter()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
-    }
 
     #[test]
     fn a_request_with_a_bad_name_or_lease_is_refused_here() {

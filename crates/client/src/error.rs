@@ -30,7 +30,7 @@ impl Error {
     /// Whether a new attempt may succeed without anybody changing anything.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Dial { .. } => true,
+            Self::Dial { source, .. } => !is_wrong_for_good(source.kind()),
             Self::Lost(loss) => loss.is_temporary(),
             Self::InvalidName(_) | Self::InvalidLease => false,
         }
@@ -64,11 +64,37 @@ impl Loss {
     /// server condition, not after a client error.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::ConnectionClosed(_) | Self::HeartbeatTimeout => true,
+            Self::ConnectionClosed(Closed::Broken(kind)) => !is_wrong_for_good(*kind),
+            Self::ConnectionClosed(Closed::ByServer) | Self::HeartbeatTimeout => true,
             Self::ProtocolViolation(_) => false,
             Self::Server { code, .. } => code.class() == Class::ServerCondition,
         }
     }
+}
+
+/// An address that is none, and certificates that one of the two sides does not accept.
+fn is_wrong_for_good(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+}
+
+/// How [`Client::run`](crate::Client::run) and its kin end without having held the lock from the work's begin to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError<T> {
+    /// The lock was not held. The work never began.
+    #[error(transparent)]
+    NotAcquired(#[from] Error),
+    /// The caller cancelled the wait for the lock. The work never began.
+    #[error("cancelled while waiting for the lock")]
+    Cancelled,
+    /// The claim was lost while the work ran. Another client may have held the lock meanwhile.
+    #[error("the claim was lost while the work ran: {loss}")]
+    Lost {
+        /// Why.
+        #[source]
+        loss: Loss,
+        /// What the work returned; `None` if it was dropped because it did not stop in time.
+        result: Option<T>,
+    },
 }
 
 /// The reason, as far as it says more than the code.
@@ -124,6 +150,18 @@ mod tests {
         assert!(Error::from(Loss::ConnectionClosed(Closed::ByServer)).is_temporary());
         assert!(!Loss::ProtocolViolation(Violation::Unasked).is_temporary());
         assert!(!Error::InvalidLease.is_temporary());
+    }
+
+    #[test]
+    fn a_wrong_address_and_a_refused_certificate_are_not_temporary() {
+        let dial = |kind: io::ErrorKind| Error::Dial { address: String::new(), source: kind.into() };
+        assert!(dial(io::ErrorKind::ConnectionRefused).is_temporary());
+        assert!(dial(io::ErrorKind::TimedOut).is_temporary());
+        assert!(!dial(io::ErrorKind::InvalidInput).is_temporary());
+        assert!(!dial(io::ErrorKind::InvalidData).is_temporary());
+        let broken = |kind| Loss::ConnectionClosed(Closed::Broken(kind));
+        assert!(broken(io::ErrorKind::ConnectionReset).is_temporary());
+        assert!(!broken(io::ErrorKind::InvalidData).is_temporary());
     }
 
     #[test]

@@ -9,6 +9,12 @@ pub const GIVE_UP_TENTHS: u64 = 8;
 /// No shorter pause between two heartbeats than this, where the lease allows it. The floor of upstream's client.
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
+/// So many tenths of a lease.
+pub(crate) fn tenths_ns(lease_ns: u64, tenths: u64) -> u64 {
+    // A lease has at most 4.3 × 10¹⁵ ns: no product here comes near 2⁶⁴.
+    lease_ns * tenths / 10
+}
+
 /// The heartbeat interval of one claim.
 #[derive(Debug)]
 pub(crate) struct Rhythm {
@@ -24,8 +30,7 @@ impl Rhythm {
 
     /// How long a claim lives on its last confirmation.
     pub(crate) fn give_up_after_ns(&self) -> u64 {
-        // A lease has at most 4.3 × 10¹⁵ ns: no product here comes near 2⁶⁴.
-        self.lease_ns * GIVE_UP_TENTHS / 10
+        tenths_ns(self.lease_ns, GIVE_UP_TENTHS)
     }
 
     /// Takes one measured round trip into the average, which rounding keeps less than 5 ns too small.
