@@ -145,7 +145,7 @@ impl Client {
         work: impl FnOnce(Grant) -> T,
     ) -> Result<T, RunError<T>> {
         let guard = self.wait(self.client.acquire_retrying(cancel, name, lease))?;
-        self.guard(guard.ok_or(RunError::Cancelled)?).attend(work)
+        self.client.remember(self.guard(guard.ok_or(RunError::Cancelled)?).attend(work))
     }
 
     /// Waits until the lock is held. One attempt.

@@ -1,6 +1,8 @@
 //! The async API: claims by name, on tokio.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use protocol::Acquire;
@@ -12,7 +14,7 @@ use crate::config::Config;
 use crate::driver::{Connection, request};
 use crate::error::{Error, RunError};
 use crate::guard::{Grant, Guard};
-use crate::retry::{Backoff, draw};
+use crate::retry::{Backoff, PAUSE_MIN, draw};
 use crate::work::attend;
 
 /// Claims locks at one server. Each claim has a connection of its own; the client itself has none, and clones are cheap.
@@ -22,12 +24,14 @@ use crate::work::attend;
 #[derive(Debug, Clone)]
 pub struct Client {
     config: Arc<Config>,
+    /// Whether a claim was lost while its work ran, and nobody has come back since: the next dial is a reconnection.
+    has_lost: Arc<AtomicBool>,
 }
 
 impl Client {
     /// A client of this server. Nothing is connected before it is needed.
     pub fn new(config: Config) -> Self {
-        Self { config: Arc::new(config) }
+        Self { config: Arc::new(config), has_lost: Arc::new(AtomicBool::new(false)) }
     }
 
     /// Waits until the lock is held, and runs the work for exactly as long as the claim is confirmed. One attempt.
@@ -77,9 +81,10 @@ impl Client {
     /// As [`Client::run`], with new attempts until the lock is held once.
     ///
     /// A new attempt follows a failed dial, a lost connection, and an error that is a condition of the server; not a client
-    /// error and not invalid input ([`Error::is_temporary`]). Before each, the first included, is a random pause: up to 100 ms,
-    /// doubling to up to 5 s; always up to 100 ms after a server that shuts down. Each attempt begins with the next of the
-    /// server's addresses. The work never runs twice: once it has begun, its end is the end.
+    /// error and not invalid input ([`Error::is_temporary`]). Before each is a random pause: up to 100 ms, doubling to up to
+    /// 5 s; always up to 100 ms after a server that shuts down. Each attempt begins with the next of the server's addresses.
+    /// The work never runs twice: once it has begun, its end is the end. A caller who then begins anew, in a loop, waits for
+    /// up to 100 ms before the first attempt too: the others who lost their claims come back at the same time.
     ///
     /// # Errors
     ///
@@ -112,7 +117,7 @@ impl Client {
         F: Future<Output = T>,
     {
         let guard = self.acquire_retrying(cancel, name, lease).await?.ok_or(RunError::Cancelled)?;
-        attend(guard, work).await
+        self.remember(attend(guard, work).await)
     }
 
     /// Waits until the lock is held. One attempt. For code that cannot be a closure; otherwise prefer [`Client::run`], which
@@ -175,6 +180,9 @@ impl Client {
     ) -> Result<Option<Guard>, Error> {
         let acquire = request(name, lease)?;
         let mut backoff = Backoff::new();
+        if self.has_lost.swap(false, Ordering::Relaxed) && pause(cancel, PAUSE_MIN).await.is_break() {
+            return Ok(None);
+        }
         for attempt in 0.. {
             let begun_ns = boottime_ns();
             let error = match self.attempt(cancel, acquire.clone(), Patience::Waits, attempt).await {
@@ -183,13 +191,19 @@ impl Client {
             };
             let lasted = Duration::from_nanos(boottime_ns() - begun_ns);
             let Some(longest) = backoff.failed(&error, lasted) else { return Err(error) };
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Ok(None),
-                () = tokio::time::sleep(draw(longest)) => {}
+            if pause(cancel, longest).await.is_break() {
+                return Ok(None);
             }
         }
         unreachable!("attempts are not counted to their end")
+    }
+
+    /// Looks at how work ended.
+    pub(crate) fn remember<T>(&self, outcome: Result<T, RunError<T>>) -> Result<T, RunError<T>> {
+        if matches!(outcome, Err(RunError::Lost { .. })) {
+            self.has_lost.store(true, Ordering::Relaxed);
+        }
+        outcome
     }
 
     /// One attempt. `None`: it was given up, and its connection is closed.
@@ -221,6 +235,15 @@ impl Client {
             () = cancel.cancelled() => Ok(None),
             granted = granted => granted,
         }
+    }
+}
+
+/// A random pause. It breaks off when it is cancelled.
+async fn pause(cancel: &CancellationToken, longest: Duration) -> ControlFlow<()> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => ControlFlow::Break(()),
+        () = tokio::time::sleep(draw(longest)) => ControlFlow::Continue(()),
     }
 }
 

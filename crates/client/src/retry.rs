@@ -7,7 +7,7 @@ use protocol::ErrorCode;
 use crate::error::{Error, Loss};
 
 /// The longest first pause; it doubles from failure to failure.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// The longest pause of all. The upper limit of what a client adds to a failover.
 const PAUSE_MAX: Duration = Duration::from_secs(5);

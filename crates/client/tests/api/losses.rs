@@ -100,6 +100,21 @@ async fn work_that_stood_still_for_too_long_is_not_gone_on_with() {
 }
 
 #[tokio::test]
+async fn work_that_stood_still_for_a_little_too_long_has_been_asked_to_stop_when_it_goes_on() {
+    let server = Server::start();
+    let client = client(server.address());
+    let lease = Duration::from_secs(3);
+    let outcome = soon(client.run("a", lease, async |grant| {
+        // Past 0.8, and far enough from 0.9 for any machine.
+        stand_still(lease * 81 / 100);
+        tokio::task::yield_now().await;
+        grant.stop().is_cancelled()
+    }))
+    .await;
+    assert!(matches!(outcome, Err(RunError::Lost { result: Some(true), .. })), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_result_that_comes_after_the_end_of_the_claim_is_marked_so() {
     let server = Server::start();
     let client = client(server.address());
