@@ -1,0 +1,204 @@
+//! The world: virtual time, and one step after the other, each checked.
+
+use fastrand::Rng;
+
+use crate::agenda::{Agenda, Happening};
+use crate::checks::{Checks, Rule, Violation};
+use crate::clients::Client;
+use crate::clock::HostClock;
+use crate::cluster::Cluster;
+use crate::faults;
+use crate::figures::Figures;
+use crate::network::{Network, Side};
+use crate::plan::Plan;
+use crate::sabotage::Sabotage;
+use crate::trace::{Trace, Tracing};
+
+/// Clocks begin up to so far from each other: 18 minutes.
+const CLOCK_OFFSET_NS_MAX: u64 = 1 << 40;
+
+/// Claims and conversations never end; a run that makes more steps than this stands still in virtual time. The longest
+/// ones make a tenth.
+const STEPS_MAX: u64 = 2_000_000;
+
+/// What everything shares.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) now_ns: u64,
+    pub(crate) rng: Rng,
+    pub(crate) agenda: Agenda,
+    pub(crate) network: Network,
+    pub(crate) hosts: Vec<HostClock>,
+    /// The latest wall-clock time at which an active server looked.
+    pub(crate) unix_looked_at_ns: u64,
+    pub(crate) checks: Checks,
+    pub(crate) figures: Figures,
+    pub(crate) plan: Plan,
+    pub(crate) sabotage: Sabotage,
+    trace: Trace,
+}
+
+impl Core {
+    pub(crate) fn note(&mut self, who: impl std::fmt::Display, what: impl FnOnce() -> String) {
+        self.trace.note(self.now_ns, who, what);
+    }
+
+    /// Until its first grant, a new active server's wall clock is behind neither the last token nor the last look of the old
+    /// one: what the protocol asks of operators. After that it may step back as it likes.
+    pub(crate) fn keep_wall_clock_ahead(&mut self, host: usize, life: usize) {
+        let (token, granted_in) = self.checks.last_token();
+        if granted_in == life {
+            return;
+        }
+        let next = u128::from(token.0) + 2;
+        let unix_ns = u64::try_from((next * 1_000_000_000) >> 20).expect("tokens are times");
+        self.hosts[host].catch_up(self.now_ns, unix_ns.max(self.unix_looked_at_ns));
+    }
+
+    /// A client was granted a lock in the quiet time.
+    pub(crate) fn waited(&mut self, client: usize, waited_ns: u64) {
+        let permille = waited_ns * 1000 / self.plan.wait_ns_max;
+        self.figures.quiet_wait_permille_max = self.figures.quiet_wait_permille_max.max(permille);
+        if permille > 1000 {
+            let what = format!("client {client} waited {} ms in the quiet time", waited_ns / 1_000_000);
+            self.checks.fail(Rule::Liveness, what);
+        }
+    }
+}
+
+/// The name of a lock.
+pub(crate) fn lock_name(lock: usize) -> String {
+    format!("lock-{lock}")
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it was made of.
+    pub figures: Figures,
+    /// The first broken promise.
+    pub violation: Option<Violation>,
+    /// Its last moment, ns of virtual time.
+    pub end_ns: u64,
+    /// The last things that happened, as far as they were wanted.
+    pub trace: Vec<String>,
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct World {
+    core: Core,
+    cluster: Cluster,
+    clients: Vec<Client>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, sabotage: Sabotage, tracing: Tracing) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let plan = Plan::new(&mut rng, sabotage);
+        let clock = |rng: &mut Rng| {
+            let offset_ns = rng.u64(..CLOCK_OFFSET_NS_MAX);
+            HostClock::new(offset_ns, plan.rate_permille(rng), rng.u64(..plan.lease_ns))
+        };
+        let hosts = (0..1 + usize::from(plan.has_standby)).map(|_| clock(&mut rng)).collect();
+        let clients: Vec<Client> = plan
+            .participants
+            .iter()
+            .enumerate()
+            .map(|(id, &participant)| Client::new(id, participant, clock(&mut rng)))
+            .collect();
+        let mut core = Core {
+            now_ns: 0,
+            rng,
+            agenda: Agenda::default(),
+            network: Network::new(clients.len()),
+            hosts,
+            unix_looked_at_ns: 0,
+            checks: Checks::new(plan.locks),
+            figures: Figures { seeds: 1, ..Figures::default() },
+            plan,
+            sabotage,
+            trace: Trace::new(tracing),
+        };
+        let cluster = Cluster::new(&mut core);
+        core.agenda.plan(core.plan.fault_pause_ns, Happening::FaultStrikes);
+        let mut world = Self { core, cluster, clients };
+        world.clients.iter_mut().for_each(|client| client.begin(&mut world.core));
+        world
+    }
+
+    pub(crate) fn run(mut self) -> Outcome {
+        while self.core.now_ns < self.core.plan.end_ns && self.core.checks.violation().is_none() {
+            self.step();
+        }
+        self.check_that_nobody_waits_for_ever();
+        let Core { now_ns, checks, mut figures, plan, trace, .. } = self.core;
+        figures.simulated_ms = now_ns / 1_000_000;
+        figures.leases = now_ns / plan.lease_ns;
+        Outcome { figures, violation: checks.violation().cloned(), end_ns: now_ns, trace: trace.into_lines() }
+    }
+
+    fn step(&mut self) {
+        let (at_ns, happening) = self.core.agenda.next().expect("clients never end");
+        assert!(at_ns >= self.core.now_ns, "time goes on");
+        self.core.now_ns = at_ns;
+        self.core.figures.steps += 1;
+        assert!(self.core.figures.steps < STEPS_MAX, "time stands still");
+        self.happens(happening);
+        let Self { core, clients, .. } = self;
+        let beliefs: Vec<_> =
+            clients.iter().enumerate().filter_map(|(id, it)| Some((it.believes(core)?, id))).collect();
+        core.checks.believed(beliefs.into_iter());
+    }
+
+    fn happens(&mut self, happening: Happening) {
+        let Self { core, cluster, clients } = self;
+        match happening {
+            Happening::Arrives { conn, at: Side::Server, segment } => cluster.arrives(core, conn, segment),
+            Happening::Arrives { conn, at: Side::Client, segment } => {
+                clients[core.network.conn(conn).client].arrives(core, conn, segment);
+            }
+            Happening::GivesUp { conn, to, sent_ns } => {
+                if core.kernel_gives_up(conn, to, sent_ns) {
+                    let segment = crate::network::Segment::TimedOut;
+                    self.happens(Happening::Arrives { conn, at: to.other(), segment });
+                }
+            }
+            Happening::Heals { client, to } => core.heal(client, to),
+            Happening::ShardSteps { process, shard, plan } => {
+                let process = &mut cluster.processes[process];
+                if process.is_alive && process.is_planned(shard, plan) {
+                    process.step(core, shard);
+                }
+            }
+            Happening::ClientWakes { client, plan } => {
+                let client = &mut clients[client];
+                if !client.is_planned(plan) {
+                } else if client.wants_to_connect(core) {
+                    let process = cluster.dial(core);
+                    client.connect(core, process);
+                } else {
+                    client.act(core);
+                }
+            }
+            Happening::RegisterHears(write) => {
+                let is_taken = core.checks.write(write);
+                core.figures.writes[usize::from(!is_taken)] += 1;
+            }
+            Happening::FaultStrikes => faults::strike(core, cluster, clients),
+            Happening::ProcessStarts { host } => cluster.start(core, host),
+            Happening::ProcessEnds { process } => cluster.exit(core, process),
+            Happening::Promotes { host } => cluster.promote(core, host),
+            Happening::GateRenews { process, life } => cluster.renew(core, process, life),
+        }
+    }
+
+    fn check_that_nobody_waits_for_ever(&mut self) {
+        let Self { core, clients, .. } = self;
+        for (id, client) in clients.iter().enumerate() {
+            if let Some(since_ns) = client.wants_since_ns() {
+                core.waited(id, core.now_ns.saturating_sub(since_ns.max(core.plan.quiet_ns)));
+            }
+        }
+    }
+}
