@@ -17,6 +17,7 @@ const NAME: &str = "work_of_a_process_that_was_stopped_for_longer_than_its_lease
 const ADDRESS: &str = "CLIENT_PAUSE_ADDRESS";
 
 const LEASE: Duration = Duration::from_millis(500);
+const LONG: Duration = Duration::from_secs(30);
 
 #[test]
 fn work_of_a_process_that_was_stopped_for_longer_than_its_lease_never_goes_on_as_a_holder() {
@@ -30,7 +31,7 @@ fn work_of_a_process_that_was_stopped_for_longer_than_its_lease_never_goes_on_as
 
     worker.signal(Signal::STOP);
     // Granted when the lease of the stopped process is over, and not before.
-    let next = blocking::Client::new(Config::new(server.address())).unwrap().acquire("a", LEASE).unwrap();
+    let next = blocking::Client::new(Config::new(server.address())).unwrap().acquire("a", LONG).unwrap();
     let resumed_ns = boottime_ns();
     worker.signal(Signal::CONT);
 

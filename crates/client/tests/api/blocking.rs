@@ -8,7 +8,7 @@ use client::blocking::Client;
 use client::{CancellationToken, Config, Error, Loss, RunError};
 use standin::{Gate, Server};
 
-use crate::common::{LONG, PATIENCE, SHORT, stand_still};
+use crate::common::{KEPT, LONG, PATIENCE, stand_still};
 
 fn client(server: &Server) -> Client {
     Client::new(Config::new(server.address())).unwrap()
@@ -18,8 +18,8 @@ fn client(server: &Server) -> Client {
 fn work_may_block_for_many_leases_and_its_lock_is_released_when_it_returns() {
     let server = Server::start();
     let client = client(&server);
-    let held = client.run("a", SHORT, |grant| {
-        stand_still(3 * SHORT);
+    let held = client.run("a", KEPT, |grant| {
+        stand_still(2 * KEPT);
         grant.is_held()
     });
     assert!(held.unwrap());
@@ -58,8 +58,8 @@ fn a_claim_that_is_lost_tells_the_work_and_its_result_carries_the_cause() {
 #[test]
 fn guards_hold_and_tell_of_their_loss_and_outlive_their_client() {
     let server = Server::start();
-    let guard = client(&server).acquire("a", SHORT).unwrap();
-    stand_still(2 * SHORT);
+    let guard = client(&server).acquire("a", KEPT).unwrap();
+    stand_still(2 * KEPT);
     assert!(guard.is_held());
     assert!(guard.token().0 > 0);
     server.set_mute(true);

@@ -16,6 +16,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Long enough that no loaded machine loses a claim of it.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
+/// Kept by heartbeats also on a loaded machine, and short enough to wait for several.
+pub(crate) const KEPT: Duration = Duration::from_secs(1);
+
 /// Short enough to wait for its end.
 pub(crate) const SHORT: Duration = Duration::from_millis(500);
 

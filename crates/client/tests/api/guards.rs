@@ -5,14 +5,14 @@ use std::time::Duration;
 use client::{Loss, boottime_ns};
 use standin::Server;
 
-use crate::common::{LONG, SHORT, TOKEN, client, grant_and_fall_silent, serve, soon, stand_still};
+use crate::common::{KEPT, LONG, SHORT, TOKEN, client, grant_and_fall_silent, serve, soon, stand_still};
 
 #[tokio::test]
 async fn a_guard_holds_its_lock_over_many_leases_until_it_is_dropped() {
     let server = Server::start();
-    let guard = soon(client(server.address()).acquire("a", SHORT)).await.unwrap();
+    let guard = soon(client(server.address()).acquire("a", KEPT)).await.unwrap();
     let begun_ns = boottime_ns();
-    while boottime_ns() - begun_ns < 4 * u64::try_from(SHORT.as_nanos()).unwrap() {
+    while boottime_ns() - begun_ns < 3 * u64::try_from(KEPT.as_nanos()).unwrap() {
         assert!(guard.is_held());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

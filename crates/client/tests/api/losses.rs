@@ -103,15 +103,23 @@ async fn work_that_stood_still_for_too_long_is_not_gone_on_with() {
 async fn work_that_stood_still_for_a_little_too_long_has_been_asked_to_stop_when_it_goes_on() {
     let server = Server::start();
     let client = client(server.address());
-    let lease = Duration::from_secs(3);
-    let outcome = soon(client.run("a", lease, async |grant| {
-        // Past 0.8, and far enough from 0.9 for any machine.
-        stand_still(lease * 81 / 100);
-        tokio::task::yield_now().await;
-        grant.stop().is_cancelled()
-    }))
-    .await;
-    assert!(matches!(outcome, Err(RunError::Lost { result: Some(true), .. })), "{outcome:?}");
+    let lease = Duration::from_secs(2);
+    for _ in 0..10 {
+        let outcome = soon(client.run("a", lease, async |grant| {
+            // Past 0.8 of the lease, and before 0.9.
+            stand_still(lease * 81 / 100);
+            tokio::task::yield_now().await;
+            grant.stop().is_cancelled()
+        }))
+        .await;
+        match outcome {
+            Err(RunError::Lost { result: Some(was_asked), .. }) => return assert!(was_asked),
+            // The machine stood still for longer than it was to, which proves nothing.
+            Err(RunError::Lost { result: None, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("the machine is too slow for this");
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ async fn assert_spread_over_100_ms(begins: bool) {
     // Twenty draws from 100 ms all lie within 30 ms once in 10⁸ runs.
     assert!(returns[19] - returns[0] > Duration::from_millis(30), "{returns:?}");
     // The machine may be slow now and then, but not most of the time.
-    assert!(returns[5] < Duration::from_millis(100), "{returns:?}");
+    assert!(returns[5] < Duration::from_millis(200), "{returns:?}");
 }
 
 #[tokio::test]

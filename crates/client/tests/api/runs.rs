@@ -3,7 +3,7 @@
 use client::{CancellationToken, RunError};
 use standin::Server;
 
-use crate::common::{Flag, LONG, SHORT, client, soon};
+use crate::common::{Flag, KEPT, LONG, client, soon};
 
 #[tokio::test]
 async fn the_work_runs_under_the_lock_which_is_released_when_it_returns() {
@@ -49,8 +49,8 @@ async fn a_taken_lock_is_waited_for() {
 async fn the_claim_is_kept_for_many_leases_while_the_work_waits() {
     let server = Server::start();
     let client = client(server.address());
-    let held = client.run("a", SHORT, async |grant| {
-        tokio::time::sleep(4 * SHORT).await;
+    let held = client.run("a", KEPT, async |grant| {
+        tokio::time::sleep(3 * KEPT).await;
         grant.is_held()
     });
     assert!(soon(held).await.unwrap());
@@ -62,8 +62,8 @@ async fn work_that_blocks_its_thread_keeps_its_claim_where_another_thread_runs_t
     let client = client(server.address());
     let work = tokio::spawn(async move {
         client
-            .run("a", SHORT, async |grant| {
-                crate::common::stand_still(3 * SHORT);
+            .run("a", KEPT, async |grant| {
+                crate::common::stand_still(2 * KEPT);
                 grant.is_held()
             })
             .await
