@@ -253,3 +253,17 @@ enum Patience {
     Waits,
     None,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pause_ends_when_it_is_cancelled_however_long_it_is() {
+        let cancel = CancellationToken::new();
+        let cancelled = async { cancel.cancel() };
+        let both = async { tokio::join!(pause(&cancel, Duration::from_secs(3600)), cancelled) };
+        let (paused, ()) = tokio::time::timeout(Duration::from_secs(10), both).await.expect("it ends soon");
+        assert!(paused.is_break());
+    }
+}

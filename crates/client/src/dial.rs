@@ -98,7 +98,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let answering = listener.local_addr().unwrap();
         let config = config().with_dial_timeout(Duration::from_millis(50));
-        let transport = connect(&config, vec![full.address, answering]).await.unwrap();
+        let connects = connect(&config, vec![full.address, full.address, answering]);
+        let transport = timeout(Duration::from_secs(10), connects).await.expect("it gives up soon").unwrap();
         assert_eq!(transport.socket().peer_addr().unwrap(), answering);
         let error = connect(&config, vec![full.address]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -7,7 +7,7 @@ use protocol::{Class, ErrorCode, Token};
 /// Why there is no claim.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No address of the server could be reached.
+    /// No address of the server could be reached, or shown by TLS to be the server's.
     #[error("cannot connect to {address}: {source}")]
     Dial {
         /// The address as the caller gave it.

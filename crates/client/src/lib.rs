@@ -13,6 +13,8 @@
 //! - No client can stop work that does not look, a thread that sleeps in the kernel, or a write that is on its way. What the
 //!   lock guards must therefore compare *fencing tokens*: each holder's is larger than those of all earlier holders.
 //!
+//! TLS is there with the feature `tls`: `Config::with_tls`.
+//!
 //! # Errors
 //!
 //! They are nested by what there was. [`Error`]: no lock ([`Error::Dial`], [`Error::InvalidName`], [`Error::InvalidLease`], or

@@ -89,7 +89,7 @@ async fn work_that_has_begun_never_runs_a_second_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_ends_when_it_is_cancelled() {
+async fn retrying_ends_when_it_is_cancelled() {
     let server = Server::start();
     server.set_gate(Gate::Standby);
     let client = client(server.address());
