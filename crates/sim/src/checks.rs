@@ -39,6 +39,8 @@ pub enum Rule {
     Frames,
     /// The guarded resource: one claim a token, and the newest holder is never refused.
     Register,
+    /// The assertions of the lock table, of the claim, and of the simulation itself.
+    Assertions,
     /// When faults have ended, every live waiter is granted within a bounded time.
     Liveness,
 }

@@ -63,6 +63,11 @@ impl HostClock {
         self.suspend.is_some_and(|(from_ns, until_ns)| (from_ns..until_ns).contains(&true_ns))
     }
 
+    /// When the host is awake again; now if it is.
+    pub(crate) fn awake_ns(&self, now_ns: u64) -> u64 {
+        self.suspend.filter(|_| self.is_suspended(now_ns)).map_or(now_ns, |(_, until_ns)| until_ns)
+    }
+
     /// Steps the wall clock to so much before or after true time, counted from a common start.
     pub(crate) fn set_skew(&mut self, skew_ns: u64) {
         self.skew_ns = skew_ns;

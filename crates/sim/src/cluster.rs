@@ -78,8 +78,9 @@ impl Cluster {
         if process.is_some() {
             return;
         }
-        if down_until_ns > core.now_ns {
-            return core.agenda.plan(down_until_ns, Happening::ProcessStarts { host });
+        let starts_ns = down_until_ns.max(core.hosts[host].awake_ns(core.now_ns));
+        if starts_ns > core.now_ns {
+            return core.agenda.plan(starts_ns, Happening::ProcessStarts { host });
         }
         let id = self.processes.len();
         self.processes.push(Process::new(core, id, host));

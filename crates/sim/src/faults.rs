@@ -168,9 +168,12 @@ fn on_client(core: &mut Core, fault: Fault, client: &mut Client) -> bool {
     // Upstream's client counts from reading, so it must not read late.
     let may_stop = core.plan.climate == Climate::Rough || client.kind() == Kind::Ours;
     let for_ns = span_ns(core);
+    if client.is_suspended(core) {
+        return false;
+    }
     match fault {
         Fault::ClientStops if may_stop => client.stop(core, for_ns),
-        Fault::ClientSuspends if may_stop => return client.suspend(core, for_ns),
+        Fault::ClientSuspends if may_stop => client.suspend(core, for_ns),
         Fault::ClientIsKilled => client.kill(core),
         Fault::ClientLosesPower => client.lose_power(core, for_ns),
         Fault::ClientLeaves => client.leave(core),
@@ -185,17 +188,23 @@ fn on_server(core: &mut Core, fault: Fault, cluster: &mut Cluster) -> bool {
     let Some(id) = (if id < cluster.processes.len() { Some(id) } else { active }) else { return false };
     let for_ns = span_ns(core);
     let process = &mut cluster.processes[id];
-    if !process.is_alive {
+    if !process.is_alive || core.hosts[process.host].is_suspended(core.now_ns) {
         return false;
     }
     match fault {
         Fault::ServerStops => process.stop(core, for_ns),
-        Fault::ServerSuspends => return process.suspend(core, for_ns),
+        Fault::ServerSuspends => process.suspend(core, for_ns),
         Fault::ShardIsHeldUp if core.plan.climate == Climate::Rough => process.hold_up_ns = for_ns,
         Fault::ServerIsKilled => cluster.kill(core, id, true),
         Fault::ServerLosesPower => cluster.kill(core, id, false),
         Fault::ServerShutsDown => cluster.shut_down(core, id),
-        Fault::FailoverByDeadline => return cluster.fail_over(core, Fence::Deadline),
+        Fault::FailoverByDeadline => {
+            // What makes a standby take over is often a server that hangs.
+            if core.plan.climate == Climate::Rough && core.rng.bool() {
+                process.hold_up_ns = for_ns;
+            }
+            return cluster.fail_over(core, Fence::Deadline);
+        }
         Fault::FailoverSilent => return cluster.fail_over(core, Fence::AddressSilent),
         Fault::FailoverReset => return cluster.fail_over(core, Fence::AddressReset),
         Fault::WallClockSteps => {

@@ -9,7 +9,7 @@ use crate::faults::Fault;
 pub struct Figures {
     /// Runs.
     pub seeds: u64,
-    /// Virtual time, in seconds, rounded to the millisecond in each run.
+    /// Virtual time, ms.
     pub simulated_ms: u64,
     /// The same, in longest leases of each run.
     pub leases: u64,
@@ -21,6 +21,8 @@ pub struct Figures {
     pub grants: u64,
     /// Grants to claims that had waited.
     pub pushes: u64,
+    /// Grants by a look at the gate that was in time, carried out when it was closed.
+    pub late_grants: u64,
     /// Heartbeats that were answered.
     pub heartbeats: u64,
     /// Claims that a server ended because their lease was over.
@@ -55,6 +57,7 @@ impl Figures {
         self.claims += other.claims;
         self.grants += other.grants;
         self.pushes += other.pushes;
+        self.late_grants += other.late_grants;
         self.heartbeats += other.heartbeats;
         self.expiries += other.expiries;
         self.spared += other.spared;
@@ -81,6 +84,7 @@ impl fmt::Display for Figures {
         line("claims", self.claims)?;
         line("grants", self.grants)?;
         line("  to waiters", self.pushes)?;
+        line("  by a look held up too long", self.late_grants)?;
         line("heartbeats answered", self.heartbeats)?;
         line("expiries", self.expiries)?;
         line("spared: heard after all", self.spared)?;

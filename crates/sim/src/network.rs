@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use protocol::decode_server_frame;
+
 use crate::agenda::Happening;
 use crate::plan::Climate;
 use crate::world::Core;
@@ -39,6 +41,19 @@ pub(crate) enum Segment {
     Reset,
     /// The local kernel's own conclusion: no acknowledgement came.
     TimedOut,
+}
+
+/// For the trace: the first frame, which with few exceptions is the only one.
+impl std::fmt::Display for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => match decode_server_frame(bytes) {
+                Ok(Some((frame, _))) => write!(f, "{frame:?}"),
+                _ => write!(f, "a part of a frame"),
+            },
+            Self::Fin | Self::Reset | Self::TimedOut => std::fmt::Debug::fmt(self, f),
+        }
+    }
 }
 
 /// The way to one side.

@@ -76,7 +76,7 @@ impl Plan {
     pub(crate) fn new(rng: &mut Rng, sabotage: Sabotage) -> Self {
         let climate = if rng.u32(..3) == 0 { Climate::Gentle } else { Climate::Rough };
         let lease_ms = match climate {
-            Climate::Rough => [50, 200, 1000, 10_000][rng.usize(..4)],
+            Climate::Rough => [5, 50, 200, 1000, 10_000, 60_000][rng.usize(..6)],
             Climate::Gentle => [GENTLE_LEASE_MS_MIN, 1000, 10_000][rng.usize(..3)],
         };
         // Of equal claims only the order tells who should be next.

@@ -29,6 +29,8 @@ pub enum Sabotage {
     AnswersAfterGranting,
     /// Server: looks at the clock before it waits, not after.
     LooksBeforeWaiting,
+    /// Server: reads the wall clock after it looked at the gate, and may have been held up in between.
+    ReadsWallClockLate,
     /// Server: leaves a heartbeat unanswered now and then.
     SwallowsAnswers,
     /// Server: never looks at leases.
@@ -53,7 +55,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every planted fault.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::ExpiresAtHalfLease,
         Self::GrantsBeforeReleasing,
         Self::ReleasesWithoutWord,
@@ -65,6 +67,7 @@ impl Sabotage {
         Self::IgnoresGate,
         Self::AnswersAfterGranting,
         Self::LooksBeforeWaiting,
+        Self::ReadsWallClockLate,
         Self::SwallowsAnswers,
         Self::NeverExpires,
         Self::CountsFromReading,

@@ -206,14 +206,10 @@ impl Process {
         self.stopped_until_ns = self.stopped_until_ns.max(core.now_ns + for_ns);
     }
 
-    /// The host sleeps. False if it does already.
-    pub(crate) fn suspend(&mut self, core: &mut Core, for_ns: u64) -> bool {
-        if core.hosts[self.host].is_suspended(core.now_ns) {
-            return false;
-        }
+    /// The host sleeps.
+    pub(crate) fn suspend(&mut self, core: &mut Core, for_ns: u64) {
         core.hosts[self.host].suspend(core.now_ns, core.now_ns + for_ns);
         self.stop(core, for_ns);
-        true
     }
 
     pub(crate) fn who(&self) -> String {

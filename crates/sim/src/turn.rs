@@ -54,6 +54,9 @@ impl Process {
                     self.shards[shard].phase = Phase::Looked(turn, ready);
                 }
                 Phase::Looked(mut turn, ready) => {
+                    if core.sabotage == Sabotage::ReadsWallClockLate {
+                        turn.unix_ns = core.hosts[self.host].unix_ns(core.now_ns);
+                    }
                     self.apply(core, shard, &mut turn, ready);
                     self.shards[shard].phase = Phase::Applied(turn);
                 }
@@ -106,7 +109,11 @@ impl Process {
             return 0;
         }
         let by_itself_ns = if core.rng.u32(..20) == 0 { core.rng.u64(..HOLD_NS_MAX) } else { 0 };
-        by_itself_ns + std::mem::take(&mut self.hold_up_ns)
+        let hold_ns = by_itself_ns + std::mem::take(&mut self.hold_up_ns);
+        if hold_ns > 0 {
+            core.note(self.who(), || format!("is held up in its turn for {} µs", hold_ns / 1000));
+        }
+        hold_ns
     }
 
     /// Takes from the kernel what has come by now. Not of every connection: one enter does not deliver everything.
@@ -408,6 +415,7 @@ impl Process {
     ) {
         core.figures.grants += 1;
         core.figures.pushes += u64::from(wait_ns > 0);
+        core.figures.late_grants += u64::from(self.gate(core) != Gate::Open);
         if let Some(socket) = self.sockets.get_mut(&conn) {
             socket.heard_ns = socket.heard_ns.max(turn.now_ns);
         }

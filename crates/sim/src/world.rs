@@ -1,5 +1,7 @@
 //! The world: virtual time, and one step after the other, each checked.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use fastrand::Rng;
 
 use crate::agenda::{Agenda, Happening};
@@ -128,14 +130,26 @@ impl World {
     }
 
     pub(crate) fn run(mut self) -> Outcome {
-        while self.core.now_ns < self.core.plan.end_ns && self.core.checks.violation().is_none() {
-            self.step();
+        // Nothing of the world is used after a panic but what tells of it.
+        let all_steps = catch_unwind(AssertUnwindSafe(|| self.take_all_steps()));
+        if let Err(panic) = all_steps {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+            self.core.checks.fail(Rule::Assertions, text.to_owned());
         }
-        self.check_that_nobody_waits_for_ever();
         let Core { now_ns, checks, mut figures, plan, trace, .. } = self.core;
         figures.simulated_ms = now_ns / 1_000_000;
         figures.leases = now_ns / plan.lease_ns;
         Outcome { figures, violation: checks.violation().cloned(), end_ns: now_ns, trace: trace.into_lines() }
+    }
+
+    fn take_all_steps(&mut self) {
+        while self.core.now_ns < self.core.plan.end_ns && self.core.checks.violation().is_none() {
+            self.step();
+        }
+        if self.core.checks.violation().is_none() {
+            self.check_that_nobody_waits_for_ever();
+        }
     }
 
     fn step(&mut self) {
@@ -160,6 +174,7 @@ impl World {
             }
             Happening::GivesUp { conn, to, sent_ns } => {
                 if core.kernel_gives_up(conn, to, sent_ns) {
+                    core.note("network", || format!("times connection {conn} out for its {:?}", to.other()));
                     let segment = crate::network::Segment::TimedOut;
                     self.happens(Happening::Arrives { conn, at: to.other(), segment });
                 }
@@ -183,6 +198,10 @@ impl World {
             }
             Happening::RegisterHears(write) => {
                 let is_taken = core.checks.write(write);
+                let verb = if is_taken { "takes" } else { "refuses" };
+                core.note("resource", || {
+                    format!("{verb} a write for lock {} with token {}", write.lock, write.token)
+                });
                 core.figures.writes[usize::from(!is_taken)] += 1;
             }
             Happening::FaultStrikes => faults::strike(core, cluster, clients),

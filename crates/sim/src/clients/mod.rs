@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 
 use client::{Closed, Loss};
-use protocol::{Acquire, Lease, LockName};
+use protocol::{Acquire, HEARTBEAT, Lease, LockName};
 
 use self::ours::Ours;
 use self::upstream::Upstream;
@@ -184,6 +184,9 @@ impl Client {
             return self.plan_wake(core);
         };
         while let Some(segment) = attempt.input.pop_front() {
+            core.note(format!("client {}", self.id), || {
+                format!("reads {segment} on connection {}", attempt.conn)
+            });
             match (&mut attempt.endpoint, segment) {
                 (endpoint, Segment::Bytes(bytes)) => either!(endpoint, it => it.input(shown_ns, &bytes)),
                 (Endpoint::Ours(it), segment) => it.closed(shown_ns, closed(&segment)),
@@ -194,7 +197,12 @@ impl Client {
         let frame = either!(&mut attempt.endpoint, it => it.transmit(shown_ns));
         let conn = attempt.conn;
         if let Some(frame) = frame {
-            core.note(self.who(), || format!("sends {} bytes on connection {conn}", frame.len()));
+            core.note(self.who(), || {
+                format!(
+                    "sends {} on connection {conn}",
+                    if frame == HEARTBEAT { "a heartbeat" } else { "ACQUIRE" }
+                )
+            });
             core.send(conn, Side::Server, Segment::Bytes(frame));
         }
         while let Some(news) = self.attempt.as_mut().and_then(|it| either!(&mut it.endpoint, it => it.news()))
@@ -305,14 +313,14 @@ impl Client {
         self.plan_wake(core);
     }
 
-    /// The host sleeps. False if it does already.
-    pub(crate) fn suspend(&mut self, core: &mut Core, for_ns: u64) -> bool {
-        if self.clock.is_suspended(core.now_ns) {
-            return false;
-        }
+    /// The host sleeps.
+    pub(crate) fn suspend(&mut self, core: &mut Core, for_ns: u64) {
         self.clock.suspend(core.now_ns, core.now_ns + for_ns);
         self.stop(core, for_ns);
-        true
+    }
+
+    pub(crate) fn is_suspended(&self, core: &Core) -> bool {
+        self.clock.is_suspended(core.now_ns)
     }
 
     fn shown_ns(&self, core: &Core) -> u64 {
