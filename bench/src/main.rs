@@ -16,6 +16,7 @@ mod load;
 mod pulse;
 mod server;
 mod sessions;
+mod soak;
 mod stats;
 mod usage;
 
@@ -51,8 +52,12 @@ enum Command {
     Handover(handover::Options),
     Expiry(expiry::Options),
     Abuse(abuse::Options),
+    Soak(soak::Options),
+    CheckHistory(soak::CheckOptions),
     #[command(hide = true)]
     Hold(handover::HoldOptions),
+    #[command(hide = true)]
+    SoakClient(soak::ClientOptions),
 }
 
 /// Whether what was measured is as demanded.
@@ -87,6 +92,9 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         Command::Handover(options) => handover::run(options, &program()?),
         Command::Expiry(options) => expiry::run(options, &program()?),
         Command::Abuse(options) => abuse::run(options, &program()?),
+        Command::Soak(options) => soak::run(options, &program()?),
+        Command::CheckHistory(options) => soak::check_history(options),
+        Command::SoakClient(options) => soak::live(options),
         Command::Hold(options) => handover::hold(options),
     }
 }

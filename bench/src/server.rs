@@ -3,16 +3,18 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{
-    Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process, set_parent_process_death_signal,
+    setrlimit,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -29,6 +31,13 @@ const LOG_LINES_MAX: usize = 20;
 
 /// The usual soft limit of open files. Children start with it: a server raises its own.
 const NOFILE_SOFT_USUAL: u64 = 1024;
+
+/// Between two looks whether it has ended.
+const END_POLL: Duration = Duration::from_millis(1);
+
+/// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so that no client
+/// can take the port while no server has it.
+const FIXED_PORTS: RangeInclusive<u16> = 15_000..=30_000;
 
 /// A running server; ended when dropped, and by the kernel when this process ends in any other way.
 pub(crate) struct Server {
@@ -48,7 +57,11 @@ pub(crate) struct Start<'a> {
 impl Server {
     /// Starts a monolock server and waits until it listens.
     pub(crate) fn start(start: &Start<'_>) -> Result<Self> {
-        let address = free_address()?;
+        Self::start_at(start, free_address()?)
+    }
+
+    /// The same, on an address that an earlier server may have had.
+    pub(crate) fn start_at(start: &Start<'_>, address: SocketAddr) -> Result<Self> {
         let mut command = Command::new(start.program);
         command.args(["-listen", &address.to_string(), "-shards", &start.shards.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -93,6 +106,22 @@ impl Server {
 
     pub(crate) fn pinned_cpus(&self) -> Result<Vec<usize>> {
         usage::pinned_cpus(self.child.id())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), signal).context("signalling the server")
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> Result<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(start.elapsed() < at_most, "the server does not end within {at_most:?}");
+            thread::sleep(END_POLL);
+        }
     }
 
     /// An error with the server's last words if it has ended.
@@ -199,6 +228,13 @@ pub(crate) fn find_program(asked: Option<&Path>) -> Result<PathBuf> {
 fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
     Ok(listener.local_addr()?)
+}
+
+/// A free address for a server that is restarted on it.
+pub(crate) fn fixed_address() -> Result<SocketAddr> {
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(FIXED_PORTS)).take(FIXED_PORTS.len());
+    let free = ports.find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    Ok((Ipv4Addr::LOCALHOST, free.context("looking for a free port")?).into())
 }
 
 /// Reads a child's diagnostics to their end, so that it never blocks on them.

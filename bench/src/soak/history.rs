@@ -1,0 +1,244 @@
+//! The logs of a soak, read: claims, server lives, what was done to clients, and the writes that reached each register.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+use client::GIVE_UP_TENTHS;
+use protocol::Token;
+
+use super::acts_log;
+use super::entry::{Act, ActLine, Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine};
+
+/// All that is known of a soak.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// By client and number.
+    pub(super) claims: BTreeMap<ClaimId, Claim>,
+    /// In their order; they do not overlap.
+    pub(super) lives: Vec<Life>,
+    pub(super) fates: BTreeMap<ClientId, Fate>,
+    /// By lock, in the order in which the writes came.
+    pub(super) registers: BTreeMap<u32, Vec<WriteLine>>,
+}
+
+/// One claim, as its client saw it.
+#[derive(Debug, Clone)]
+pub(super) struct Claim {
+    pub(super) id: ClaimId,
+    pub(super) lock: u32,
+    pub(super) lease_ns: u64,
+    pub(super) opened_ns: u64,
+    /// Just before the ACQUIRE went out.
+    pub(super) sent_ns: Option<u64>,
+    /// When its WAITING was read.
+    pub(super) queued_ns: Option<u64>,
+    /// When the last frame was sent that was answered with WAITING: it was in the queue then.
+    pub(super) queued_until_ns: Option<u64>,
+    pub(super) grant: Option<Grant>,
+    pub(super) confirmed_ns: Option<u64>,
+    pub(super) end: Option<(u64, End)>,
+}
+
+/// When ACQUIRED was read, and its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Grant {
+    pub(super) read_ns: u64,
+    pub(super) token: Token,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Unreachable,
+    Lost(Cause),
+    Released,
+    Crashed,
+}
+
+/// One server process: it can have answered nothing before `start_ns` and after `ended_ns`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    pub(super) start_ns: u64,
+    pub(super) listening_ns: u64,
+    /// When its end began, and whether it was killed.
+    pub(super) signal: Option<(u64, bool)>,
+    pub(super) ended_ns: u64,
+}
+
+/// What was done to a client.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Fate {
+    pub(super) killed_ns: Option<u64>,
+    /// From the stop to the continuation, or to the end of time.
+    pub(super) stops: Vec<(u64, u64)>,
+}
+
+impl Claim {
+    fn new(id: ClaimId, opened_ns: u64, lock: u32, lease_ms: u32) -> Self {
+        Self {
+            id,
+            lock,
+            lease_ns: u64::from(lease_ms) * 1_000_000,
+            opened_ns,
+            sent_ns: None,
+            queued_ns: None,
+            queued_until_ns: None,
+            grant: None,
+            confirmed_ns: None,
+            end: None,
+        }
+    }
+
+    /// When the server's first answer was read, if one was.
+    pub(super) fn answered_ns(&self) -> Option<u64> {
+        self.queued_ns.or(self.grant.map(|grant| grant.read_ns))
+    }
+
+    /// Until when the client believed that it holds the lock, as long as it lived: its own end of the claim, at the
+    /// latest 0.8 × lease after the last confirmation.
+    pub(super) fn belief_end_ns(&self) -> u64 {
+        let confirmed_ns = self.confirmed_ns.expect("a grant has a confirmation");
+        let give_up_ns = confirmed_ns + self.lease_ns * GIVE_UP_TENTHS / 10;
+        self.end.map_or(give_up_ns, |(end_ns, _)| end_ns.min(give_up_ns))
+    }
+
+    fn apply(&mut self, at_ns: u64, seen: Seen) -> Result<()> {
+        ensure!(self.end.is_none(), "something was seen of a claim that had ended");
+        match seen {
+            Seen::Opening { .. } => bail!("a claim is opened twice"),
+            Seen::Acquire => self.sent_ns = Some(at_ns),
+            Seen::Unreachable => self.end = Some((at_ns, End::Unreachable)),
+            Seen::Waiting { confirmed_ns } => {
+                self.queued_ns = Some(at_ns);
+                self.confirm(confirmed_ns);
+            }
+            Seen::Acquired { token, confirmed_ns } => {
+                self.grant = Some(Grant { read_ns: at_ns, token });
+                self.confirmed_ns = Some(confirmed_ns);
+            }
+            Seen::Confirmed { confirmed_ns } => self.confirm(confirmed_ns),
+            // Its register has it, in the order of coming.
+            Seen::Write { .. } => {}
+            Seen::Lost { cause, confirmed_ns } => {
+                if self.answered_ns().is_some() {
+                    self.confirmed_ns = Some(confirmed_ns);
+                }
+                self.end = Some((at_ns, End::Lost(cause)));
+            }
+            Seen::Released { confirmed_ns } => {
+                self.confirmed_ns = Some(confirmed_ns);
+                self.end = Some((at_ns, End::Released));
+            }
+            Seen::Crashed => self.end = Some((at_ns, End::Crashed)),
+        }
+        Ok(())
+    }
+
+    fn confirm(&mut self, confirmed_ns: u64) {
+        self.confirmed_ns = Some(confirmed_ns);
+        if self.grant.is_none() {
+            self.queued_until_ns = Some(confirmed_ns);
+        }
+    }
+}
+
+impl Fate {
+    pub(super) fn was_stopped_within(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.stops.iter().any(|&(stop_ns, continue_ns)| stop_ns < to_ns && from_ns < continue_ns)
+    }
+}
+
+impl History {
+    /// Reads a folder. A torn last line of a file is passed over; any other line must be right.
+    pub(super) fn read(dir: &Path) -> Result<Self> {
+        let mut history = Self::default();
+        for line in lines::<ActLine>(&acts_log(dir))? {
+            history.act(line)?;
+        }
+        for file in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+            let path = file?.path();
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            if let Some(client) = name.strip_prefix("client-") {
+                history.take_client(client.parse()?, &path)?;
+            } else if let Some(lock) = name.strip_prefix("register-") {
+                history.registers.insert(lock.parse()?, lines(&path)?);
+            }
+        }
+        Ok(history)
+    }
+
+    fn take_client(&mut self, client: ClientId, path: &Path) -> Result<()> {
+        for ClientLine { at_ns, number, seen } in lines(path)? {
+            let id = ClaimId { client, number };
+            if let Seen::Opening { lock, lease_ms } = seen {
+                let before = self.claims.insert(id, Claim::new(id, at_ns, lock, lease_ms));
+                ensure!(before.is_none(), "claim {id} is opened twice");
+                continue;
+            }
+            let claim = self.claims.get_mut(&id).with_context(|| format!("claim {id} was never opened"))?;
+            claim.apply(at_ns, seen).with_context(|| format!("claim {id} at {at_ns}"))?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, ActLine { at_ns, act }: ActLine) -> Result<()> {
+        match act {
+            Act::Spawn(client) => {
+                self.fates.insert(client, Fate::default());
+            }
+            Act::Kill(client) => self.fates.entry(client).or_default().killed_ns = Some(at_ns),
+            Act::Stop(client) => self.fates.entry(client).or_default().stops.push((at_ns, u64::MAX)),
+            Act::Continue(client) => {
+                // One continuation ends all stops before it.
+                for (_, continue_ns) in &mut self.fates.entry(client).or_default().stops {
+                    *continue_ns = at_ns.min(*continue_ns);
+                }
+            }
+            Act::ServerStart => self.lives.push(Life {
+                start_ns: at_ns,
+                listening_ns: at_ns,
+                signal: None,
+                ended_ns: u64::MAX,
+            }),
+            Act::ServerListening => self.last_life()?.listening_ns = at_ns,
+            Act::ServerTerm => self.last_life()?.signal = Some((at_ns, false)),
+            Act::ServerKill => self.last_life()?.signal = Some((at_ns, true)),
+            Act::ServerEnded => self.last_life()?.ended_ns = at_ns,
+        }
+        Ok(())
+    }
+
+    fn last_life(&mut self) -> Result<&mut Life> {
+        self.lives.last_mut().context("a server that never started")
+    }
+
+    /// The server process that a claim was at. A claim whose ACQUIRE was answered was connected before it was sent and
+    /// served after that: at the one server that lived in between.
+    pub(super) fn life_of(&self, claim: &Claim) -> Option<usize> {
+        let sent_ns = claim.sent_ns?;
+        self.lives.iter().position(|life| (life.start_ns..=life.ended_ns).contains(&sent_ns))
+    }
+
+    /// When the claim's client was killed, by the soak.
+    pub(super) fn killed_ns(&self, claim: &Claim) -> Option<u64> {
+        self.fates.get(&claim.id.client)?.killed_ns
+    }
+
+    /// From when to when a living client believed that it holds the lock, if it did for any time.
+    pub(super) fn belief_ns(&self, claim: &Claim) -> Option<(u64, u64)> {
+        let start_ns = claim.grant?.read_ns;
+        let end_ns = self.killed_ns(claim).unwrap_or(u64::MAX).min(claim.belief_end_ns());
+        (start_ns < end_ns).then_some((start_ns, end_ns))
+    }
+}
+
+/// The lines of a file that were written to their end.
+pub(super) fn lines<T: FromStr<Err = anyhow::Error>>(path: &Path) -> Result<Vec<T>> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    let text = str::from_utf8(&bytes[..whole]).with_context(|| path.display().to_string())?;
+    let parse = |line: &str| line.parse().with_context(|| format!("{}: {line:?}", path.display()));
+    text.lines().map(parse).collect()
+}

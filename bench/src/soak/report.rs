@@ -1,0 +1,144 @@
+//! What a history tells: its figures, and each broken promise with the two logs side by side.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::check::{self, Violation};
+use super::client_log;
+use super::entry::{ClaimId, ClientLine, Seen};
+use super::history::{End, History, lines};
+use crate::Verdict;
+
+/// Violations that are shown; the rest is only counted.
+const SHOWN_MAX: usize = 10;
+
+/// Lines of a claim that are shown: how it began, and how it ended.
+const FIRST_SHOWN: usize = 4;
+const LAST_SHOWN: usize = 8;
+
+/// The width of one of two columns.
+const COLUMN: usize = 62;
+
+/// Prints the figures and what is wrong.
+pub(super) fn judge(history: &History, dir: &Path) -> Result<Verdict> {
+    print_figures(history);
+    for life in 1..history.lives.len() {
+        print_returns(history, life);
+    }
+    let violations = check::check(history);
+    for violation in violations.iter().take(SHOWN_MAX) {
+        print!("{}", shown(violation, dir)?);
+    }
+    Ok(match violations.len() {
+        0 => {
+            println!("every promise was kept");
+            Verdict::Met
+        }
+        count => Verdict::Missed(format!("{count} times a promise was broken")),
+    })
+}
+
+fn print_figures(history: &History) {
+    let claims = history.claims.values();
+    let granted = claims.clone().filter(|claim| claim.grant.is_some()).count();
+    let mut by_lock: BTreeMap<_, usize> = BTreeMap::new();
+    for claim in claims.clone().filter(|claim| claim.grant.is_some()) {
+        *by_lock.entry((history.life_of(claim), claim.lock)).or_default() += 1;
+    }
+    let handovers: usize = by_lock.values().map(|grants| grants - 1).sum();
+    let sent = claims.clone().filter(|claim| claim.sent_ns.is_some()).count();
+    println!("claims {sent}  grants {granted}  handovers {handovers}");
+    let kills = history.fates.values().filter(|fate| fate.killed_ns.is_some()).count();
+    let stops: usize = history.fates.values().map(|fate| fate.stops.len()).sum();
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, end) in claims.clone().filter_map(|claim| claim.end) {
+        *ends.entry(shown_end(end)).or_default() += 1;
+    }
+    let ends: Vec<String> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
+    println!(
+        "kills {kills} (all that were left at the end included)  stops {stops}  restarts {}",
+        history.lives.len().saturating_sub(1)
+    );
+    println!("ends: {}", ends.join("  "));
+    let check::Writes { accepted, stale_within_a_life, stale_across_lives } = check::replay(history);
+    println!(
+        "guarded writes: accepted {accepted}  refused as stale: {stale_within_a_life} within a server's life, {stale_across_lives} across lives"
+    );
+    let longest_ns = claims
+        .filter_map(|claim| Some(claim.grant?.read_ns.saturating_sub(claim.queued_ns?)))
+        .max()
+        .unwrap_or_default();
+    println!("longest wait {} ms", longest_ns / 1_000_000);
+}
+
+fn shown_end(end: End) -> String {
+    match end {
+        End::Unreachable => "unreachable".into(),
+        End::Released => "released".into(),
+        End::Crashed => "crashed".into(),
+        End::Lost(cause) => format!("lost/{cause}"),
+    }
+}
+
+/// How clients came back to a server that was restarted.
+fn print_returns(history: &History, life: usize) {
+    let returns = check::returns_ns(history, life);
+    let Some((signal_ns, was_killed)) = history.lives[life - 1].signal else { return };
+    let gap_ns = history.lives[life].listening_ns - signal_ns;
+    let how = if was_killed { "SIGKILL" } else { "SIGTERM" };
+    println!("{}", shown_returns(how, gap_ns, &returns));
+}
+
+/// One line about a restart: how long nothing listened, and when those that it cut off were answered again.
+pub(super) fn shown_returns(how: &str, gap_ns: u64, returns_ns: &[Option<u64>]) -> String {
+    let ms = |ns: u64| ns / 1_000_000;
+    let back: Vec<u64> = returns_ns.iter().flatten().copied().collect();
+    let mut text =
+        format!("restart by {how}: {} ms to the next listening; of {}", ms(gap_ns), returns_ns.len());
+    let _ = match (back.last(), back.len()) {
+        (None, _) => write!(text, " nobody was answered again"),
+        (Some(&last), count) => {
+            let at = |share: usize| ms(back[(count - 1) * share / 100]);
+            write!(
+                text,
+                " {count} queued again: 1% within {} ms, 50% {}, 90% {}, all {} ms",
+                at(1),
+                at(50),
+                at(90),
+                ms(last)
+            )
+        }
+    };
+    text
+}
+
+fn shown(violation: &Violation, dir: &Path) -> Result<String> {
+    let mut text = format!("\nBROKEN: {}\n", violation.what);
+    let left = excerpt(violation.claim, dir)?;
+    let right = violation.other.map_or(Ok(Vec::new()), |other| excerpt(other, dir))?;
+    for row in 0..left.len().max(right.len()) {
+        let cell = |column: &[String]| column.get(row).cloned().unwrap_or_default();
+        writeln!(text, "  {:<COLUMN$}  {}", cell(&left), cell(&right))?;
+    }
+    Ok(text)
+}
+
+/// What the log of a claim's client says about it. Writes are left out: they may be many.
+fn excerpt(claim: ClaimId, dir: &Path) -> Result<Vec<String>> {
+    let log: Vec<ClientLine> = lines(&client_log(dir, claim.client))?;
+    let own =
+        log.iter().filter(|line| line.number == claim.number && !matches!(line.seen, Seen::Write { .. }));
+    let all: Vec<String> = own.map(ClientLine::to_string).collect();
+    let mut shown = vec![format!("claim {claim}")];
+    if all.len() <= FIRST_SHOWN + LAST_SHOWN {
+        shown.extend(all);
+    } else {
+        shown.extend_from_slice(&all[..FIRST_SHOWN]);
+        shown.push(format!("… {} more", all.len() - FIRST_SHOWN - LAST_SHOWN));
+        shown.extend_from_slice(&all[all.len() - LAST_SHOWN..]);
+    }
+    Ok(shown)
+}

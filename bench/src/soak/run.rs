@@ -1,0 +1,125 @@
+//! The run: clients, the plan of what is done to them, server lives, and the check at the end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+
+use super::crowd::{Acts, Crowd};
+use super::entry::Act;
+use super::history::History;
+use super::schedule::{Deed, plan};
+use super::{Options, report};
+use crate::Verdict;
+use crate::server::{self, Server, Start};
+
+/// How long a server may take to end in order; it promises about two seconds.
+pub(super) const END_MAX: Duration = Duration::from_secs(10);
+
+/// Between two looks at the plan and at who is gone.
+const TURN: Duration = Duration::from_millis(5);
+
+pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
+    server::raise_nofile()?;
+    ensure!(!options.lease_min.is_zero(), "--lease-min 0ms is no lease");
+    ensure!(options.lease_min <= options.lease_max, "--lease-min is longer than --lease-max");
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+    println!(
+        "{} clients, {} locks, {} s, leases of {} to {} ms; --seed {seed}",
+        options.clients,
+        options.locks,
+        options.seconds,
+        options.lease_min.as_millis(),
+        options.lease_max.as_millis()
+    );
+    let folder = Folder::create(options.keep.as_deref())?;
+    soak(options, program, &folder.path, seed)?;
+    let verdict = report::judge(&History::read(&folder.path)?, &folder.path)?;
+    if matches!(verdict, Verdict::Missed(_)) {
+        folder.keep();
+    }
+    Ok(verdict)
+}
+
+fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> {
+    let acts = Acts::create(dir)?;
+    let address = server::fixed_address()?;
+    let mut server = start(options, program, address, &acts)?;
+    let mut crowd = Crowd::start(options, dir, address, seed, &acts)?;
+    let run = Duration::from_secs(u64::from(options.seconds));
+    let mut deeds = plan(seed, options.clients, run, options.lease_max).into_iter().peekable();
+    let begin = Instant::now();
+    while begin.elapsed() < run {
+        let now_ms = u64::try_from(begin.elapsed().as_millis())?;
+        while let Some((_, deed)) = deeds.next_if(|&(at_ms, _)| at_ms <= now_ms) {
+            match deed {
+                Deed::Kill(place) => crowd.signal(place, Signal::KILL, &acts)?,
+                Deed::Stop(place) => crowd.signal(place, Signal::STOP, &acts)?,
+                Deed::Continue(place) => crowd.signal(place, Signal::CONT, &acts)?,
+                Deed::RestartByTerm => {
+                    end(&mut server, Signal::TERM, &acts)?;
+                    server = start(options, program, address, &acts)?;
+                }
+                Deed::RestartByKill => {
+                    end(&mut server, Signal::KILL, &acts)?;
+                    server = start(options, program, address, &acts)?;
+                }
+            }
+        }
+        server.check_alive()?;
+        crowd.replace(&acts)?;
+        thread::sleep(TURN);
+    }
+    for place in 0..options.clients {
+        crowd.signal(place, Signal::KILL, &acts)?;
+    }
+    end(&mut server, Signal::TERM, &acts)
+}
+
+pub(super) fn start(options: &Options, program: &Path, address: SocketAddr, acts: &Acts) -> Result<Server> {
+    acts.note(Act::ServerStart)?;
+    let server = Server::start_at(&Start { program, shards: options.shards, nofile: None }, address)?;
+    acts.note(Act::ServerListening)?;
+    Ok(server)
+}
+
+fn end(server: &mut Server, signal: Signal, acts: &Acts) -> Result<()> {
+    acts.note(if signal == Signal::TERM { Act::ServerTerm } else { Act::ServerKill })?;
+    server.signal(signal)?;
+    let status = server.wait_for_end(END_MAX)?;
+    acts.note(Act::ServerEnded)?;
+    ensure!(signal == Signal::KILL || status.success(), "the server ended by SIGTERM with {status}");
+    Ok(())
+}
+
+/// The logs' folder: removed with it, unless it is to stay.
+struct Folder {
+    path: PathBuf,
+    stays: bool,
+}
+
+impl Folder {
+    fn create(asked: Option<&Path>) -> Result<Self> {
+        let own = || env::temp_dir().join(format!("monolock-soak-{}", process::id()));
+        let path = asked.map_or_else(own, Path::to_owned);
+        fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        Ok(Self { path, stays: asked.is_some() })
+    }
+
+    fn keep(mut self) {
+        self.stays = true;
+        println!("the logs stay in {}", self.path.display());
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.stays {
+            // What cannot be removed stays; the verdict is worth more.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What is done to clients and server, and when: the same for the same seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::STOP_LEASES_MAX;
+
+/// Kills a second: one client in this many.
+const KILLED_ONE_IN: u64 = 100;
+
+/// Stops a second: one client in this many.
+const STOPPED_ONE_IN: u64 = 20;
+
+/// Something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// SIGKILL to the client in this place.
+    Kill(u32),
+    /// SIGSTOP.
+    Stop(u32),
+    /// SIGCONT.
+    Continue(u32),
+    /// SIGTERM to the server, and a new one.
+    RestartByTerm,
+    /// SIGKILL to the server, and a new one.
+    RestartByKill,
+}
+
+/// The deeds of a run, by the millisecond since its start.
+pub(super) fn plan(seed: u64, clients: u32, run: Duration, lease_max: Duration) -> Vec<(u64, Deed)> {
+    let mut rng = Rng::with_seed(seed);
+    let run_ms = u64::try_from(run.as_millis()).expect("an hour at most");
+    let lease_ms = u64::try_from(lease_max.as_millis()).expect("a lease");
+    let count = |one_in: u64| (u64::from(clients) * run_ms / 1000 / one_in).max(1);
+    let mut deeds = vec![(run_ms / 3, Deed::RestartByTerm), (2 * run_ms / 3, Deed::RestartByKill)];
+    for _ in 0..count(KILLED_ONE_IN) {
+        deeds.push((rng.u64(0..run_ms), Deed::Kill(rng.u32(0..clients))));
+    }
+    for _ in 0..count(STOPPED_ONE_IN) {
+        let (at_ms, place) = (rng.u64(0..run_ms), rng.u32(0..clients));
+        let stop_ms = rng.u64(lease_ms / 10..=lease_ms * u64::from(STOP_LEASES_MAX));
+        deeds.extend([(at_ms, Deed::Stop(place)), (at_ms + stop_ms, Deed::Continue(place))]);
+    }
+    deeds.retain(|&(at_ms, _)| at_ms < run_ms);
+    deeds.sort_by_key(|&(at_ms, _)| at_ms);
+    deeds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_plan_each_time_and_another_one_another() {
+        let plan_of = |seed| plan(seed, 50, Duration::from_secs(30), Duration::from_secs(3));
+        assert_eq!(plan_of(7), plan_of(7));
+        assert_ne!(plan_of(7), plan_of(8));
+        assert!(plan_of(7).is_sorted_by_key(|&(at_ms, _)| at_ms));
+    }
+
+    #[test]
+    fn each_way_to_restart_comes_once() {
+        for how in [Deed::RestartByTerm, Deed::RestartByKill] {
+            let deeds = plan(1, 1, Duration::from_secs(1), Duration::from_secs(1));
+            assert_eq!(deeds.iter().filter(|&&(_, deed)| deed == how).count(), 1);
+        }
+    }
+}
