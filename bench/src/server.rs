@@ -112,15 +112,23 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).context("signalling the server")
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended and its port is closed: the kernel takes an io_uring down after its process is gone, and the
+    /// listener with it. Until then it goes on taking connections that nobody serves.
     pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
+        let mut ended = None;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
+            ended = match ended {
+                None => self.child.try_wait()?,
+                Some(status) if TcpStream::connect_timeout(&self.address, at_most).is_err() => {
+                    return Ok(status);
+                }
+                Some(status) => Some(status),
+            };
             ensure!(start.elapsed() < at_most, "the server does not end within {at_most:?}");
-            thread::sleep(END_POLL);
+            if ended.is_none() {
+                thread::sleep(END_POLL);
+            }
         }
     }
 

@@ -36,6 +36,10 @@ const CRASH_ONE_IN: u32 = 50;
 /// The pause between two guarded writes.
 const WRITE_PAUSE_MS: std::ops::RangeInclusive<u64> = 10..=100;
 
+/// One write out of this many takes its time to arrive: whatever stops its client meanwhile makes it a stale one.
+const WRITE_SLOW_ONE_IN: u32 = 2;
+const WRITE_SLOW_MS: std::ops::RangeInclusive<u64> = 5..=50;
+
 /// The pause between two claims.
 const CLAIM_PAUSE_MS: std::ops::RangeInclusive<u64> = 0..=100;
 
@@ -162,7 +166,7 @@ impl Life<'_> {
         };
         let end_ns = boottime_ns() + hold_ms * 1_000_000;
         loop {
-            self.write(claiming, token)?;
+            self.write(claiming, token).await?;
             let now_ns = boottime_ns();
             if now_ns >= end_ns {
                 break;
@@ -181,11 +185,14 @@ impl Life<'_> {
     }
 
     /// A guarded write: only while the lock is held, and with the grant's token.
-    fn write(&mut self, claiming: &mut Claiming, token: Token) -> Result<()> {
+    async fn write(&mut self, claiming: &mut Claiming, token: Token) -> Result<()> {
         self.note_confirmation(claiming)?;
         let looked_ns = boottime_ns();
         if claiming.connection.is_held() {
             self.note(claiming.number, Seen::Write { token })?;
+            if self.rng.u32(0..WRITE_SLOW_ONE_IN) == 0 {
+                sleep(Duration::from_millis(self.rng.u64(WRITE_SLOW_MS))).await;
+            }
             let claim = ClaimId { client: self.options.client, number: claiming.number };
             let register = &self.registers[usize::try_from(claiming.lock)?];
             append(register, &WriteLine { looked_ns, claim, token })?;

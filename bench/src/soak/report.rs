@@ -128,7 +128,8 @@ fn shown(violation: &Violation, dir: &Path) -> Result<String> {
 
 /// What the log of a claim's client says about it. Writes are left out: they may be many.
 fn excerpt(claim: ClaimId, dir: &Path) -> Result<Vec<String>> {
-    let log: Vec<ClientLine> = lines(&client_log(dir, claim.client))?;
+    let path = client_log(dir, claim.client);
+    let log: Vec<ClientLine> = if path.exists() { lines(&path)? } else { Vec::new() };
     let own =
         log.iter().filter(|line| line.number == claim.number && !matches!(line.seen, Seen::Write { .. }));
     let all: Vec<String> = own.map(ClientLine::to_string).collect();
