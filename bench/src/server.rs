@@ -32,7 +32,7 @@ const LOG_LINES_MAX: usize = 20;
 /// The usual soft limit of open files. Children start with it: a server raises its own.
 const NOFILE_SOFT_USUAL: u64 = 1024;
 
-/// Between two looks whether it has ended.
+/// Between two looks whether it has ended, and whether its port is closed.
 const END_POLL: Duration = Duration::from_millis(1);
 
 /// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so that no client
@@ -126,9 +126,7 @@ impl Server {
                 Some(status) => Some(status),
             };
             ensure!(start.elapsed() < at_most, "the server does not end within {at_most:?}");
-            if ended.is_none() {
-                thread::sleep(END_POLL);
-            }
+            thread::sleep(END_POLL);
         }
     }
 
