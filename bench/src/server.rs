@@ -35,6 +35,9 @@ const NOFILE_SOFT_USUAL: u64 = 1024;
 /// Between two looks whether it has ended, and whether its port is closed.
 const END_POLL: Duration = Duration::from_millis(1);
 
+/// How long a closed port of this machine takes to refuse: microseconds, and what the scheduler adds.
+const REFUSAL_MAX: Duration = Duration::from_millis(20);
+
 /// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so that no client
 /// can take the port while no server has it.
 const FIXED_PORTS: RangeInclusive<u16> = 15_000..=30_000;
@@ -120,14 +123,18 @@ impl Server {
         loop {
             ended = match ended {
                 None => self.child.try_wait()?,
-                Some(status) if TcpStream::connect_timeout(&self.address, at_most).is_err() => {
-                    return Ok(status);
-                }
+                Some(status) if self.is_refusing() => return Ok(status),
                 Some(status) => Some(status),
             };
             ensure!(start.elapsed() < at_most, "the server does not end within {at_most:?}");
             thread::sleep(END_POLL);
         }
+    }
+
+    /// Whether its port is closed. A SYN that comes while it is being closed is lost, and says nothing.
+    fn is_refusing(&self) -> bool {
+        let refused = TcpStream::connect_timeout(&self.address, REFUSAL_MAX).err();
+        refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     /// An error with the server's last words if it has ended.
