@@ -205,6 +205,41 @@ fn the_end_of_its_server_ends_a_claim() {
 }
 
 #[test]
+fn a_close_before_its_server_was_told_to_end_is_found() {
+    let logs = Logs::in_order();
+    logs.write("acts", &["0 server-start", "5 server-listening", "399 server-kill", "400 server-ended"]);
+    logs.write("client-1.0", &[&waiter_1()[..], &["398 0 lost closed 269ms"]].concat());
+    logs.assert_broken("closed without ERROR though it was confirmed");
+}
+
+/// A client that is stopped when its server is killed believes on, while the next server grants its lock to another.
+fn two_lives(token: &str, writes: &[&str]) -> Logs {
+    let logs = Logs::in_order();
+    let first =
+        ["0 server-start", "5 server-listening", "300 stop 0.0", "310 server-kill", "320 server-ended"];
+    logs.write("acts", &[&first[..], &["330 server-start", "340 server-listening"]].concat());
+    logs.write("client-0.0", &HOLDER);
+    let cut = ["20 0 opening 0 1000", "21 0 acquire", "22 0 waiting 21ms", "311 0 lost closed 269ms"];
+    let acquired = format!("353 1 acquired {token} 352ms");
+    let again = ["351 1 opening 0 1000", "352 1 acquire", &acquired, "450 1 released 352ms"];
+    logs.write("client-1.0", &[&cut[..], &again].concat()).write("client-2.0", &[]);
+    logs.write("register-0", writes);
+    logs
+}
+
+#[test]
+fn across_lives_of_the_server_the_token_decides_and_must_grow() {
+    let text = two_lives("200", &["15ms 0.0 0 100", "360ms 1.0 1 200", "299ms 0.0 0 100"]).assert_clean();
+    assert!(
+        text.contains("accepted 2  refused as stale: 0 within a server's life, 1 across lives"),
+        "{text}"
+    );
+    assert!(text.contains("restart by SIGKILL: 30 ms to the next listening; of 1 1 queued again"), "{text}");
+    assert!(text.contains("all 13 ms"), "{text}");
+    two_lives("99", &[]).assert_broken("token 99 came after 100");
+}
+
+#[test]
 fn errors_that_nobody_asked_for_and_a_broken_protocol_are_found() {
     let shutdown = "a shutdown that nobody asked for";
     for (cause, how) in [("error-1", shutdown), ("error-3", "ERROR 3"), ("violation", "broke the protocol")] {

@@ -79,7 +79,7 @@ fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> 
     end(&mut server, Signal::TERM, &acts)
 }
 
-pub(super) fn start(options: &Options, program: &Path, address: SocketAddr, acts: &Acts) -> Result<Server> {
+fn start(options: &Options, program: &Path, address: SocketAddr, acts: &Acts) -> Result<Server> {
     acts.note(Act::ServerStart)?;
     let server = Server::start_at(&Start { program, shards: options.shards, nofile: None }, address)?;
     acts.note(Act::ServerListening)?;
