@@ -34,6 +34,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match settings::parse(arguments, settings::environment_variable) {
         Ok(Invocation::Serve(settings)) => serve(&settings),
         Ok(Invocation::Run(args)) => run::run(args),
+        Ok(Invocation::RunStarter(args)) => run::starter::start(&args),
+        Ok(Invocation::RunGuardian(args)) => run::guardian::guard(&args),
         Err(Ending::Information(text)) => {
             // A reader that has seen enough (`| head`) is no error.
             let _ = io::stdout().write_all(text.as_bytes());

@@ -1,16 +1,21 @@
 //! `monolock run`: a command that runs for as long as a lock is held.
 //!
-//! [`watch`] decides, [`group`] and [`signals`] do. The connection is kept until the command's group is gone: closing
+//! [`watch`] decides; [`starter`], [`group`] and [`signals`] do. A second process, the [`guardian`], stops the command
+//! when this one does not. The connection is kept until the command's group is gone: closing
 //! it makes the server pass the lock on. Nothing here writes to standard error itself, which may block; the [`voice`]
 //! does.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod address;
 mod group;
-mod launch;
+mod guard;
+pub(crate) mod guardian;
 mod members;
+mod order;
 mod signals;
+pub(crate) mod starter;
 mod status;
+mod vigil;
 mod voice;
 mod watch;
 
@@ -22,39 +27,58 @@ use std::time::Duration;
 
 use client::{Alarm, Connection, Event, boottime_ns};
 use protocol::Token;
-use rustix::process::Signal;
 
 use crate::duration::parse_duration;
 use crate::settings;
 use group::{Group, SignalError};
-use launch::{Launch, Launched};
+use guard::{Ended, Guard};
+pub(crate) use guardian::GuardianArgs;
 use signals::{Children, Signals};
+use starter::Begun;
+pub(crate) use starter::StarterArgs;
+use vigil::Verdict;
 use voice::Voice;
-use watch::{Step, Watch};
+use watch::{Patience, Step, Watch};
+
+/// What is executed for the other processes: the very file that runs, also if its path has another one by now.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// How often a group whose leader has ended is asked whether somebody is left. Nothing else reports that, and a look
 /// at /proc takes some 0.6 ms on a machine with 90 processes.
 const GROUP_POLL: Duration = Duration::from_millis(5);
+
+/// The guardian is told of new confirmations this many times a lease, which is four times as often as there is one.
+const TELL_DIVISOR: u64 = 16;
 
 /// Runs a command for as long as a lock is held.
 ///
 /// Waits in the lock's queue, then runs CMD in a process group of its own, with the lock's name in MONOLOCK_LOCK and
 /// the fencing token of this grant in MONOLOCK_TOKEN. If the claim is lost, the group gets SIGTERM, and SIGKILL in
 /// time to be dead 0.9 × lease after the claim's last confirmation. What CMD leaves running in its group when it ends
-/// gets SIGTERM, and SIGKILL a second later; then the lock is released.
+/// gets SIGTERM, and SIGKILL a second later; then the lock is released. Who leaves the group (setsid) is not stopped.
+///
+/// A second process (`monolock run-guardian`) does the same when `monolock run` is stopped or late, and kills the
+/// group at once when `monolock run` is killed. If the guardian is killed, `monolock run` stops CMD (status 70). If
+/// both are, the kernel kills CMD itself; children of CMD go on.
 ///
 /// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to the group; while waiting they end the wait.
 /// Ctrl-Z has no effect, since a stopped `monolock run` could not keep its claim. CMD's group is never the terminal's
 /// foreground group: a CMD that reads from the terminal is stopped by it; give it </dev/null.
-///
-/// Nobody stops CMD while `monolock run` itself is killed by SIGKILL or stopped by SIGSTOP; a `monolock run` that goes
-/// on after its claim's time kills the group at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = status::HELP)]
 pub(crate) struct RunArgs {
     /// How long the server keeps the lock for a claim that went silent.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     lease: Duration,
+    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if no server answered. 0 is --try.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "try_once")]
+    wait: Option<Duration>,
+    /// Give up at once, with status 75, when the lock is held.
+    #[arg(long = "try")]
+    try_once: bool,
+    /// The time from SIGTERM to SIGKILL when the claim is lost [default: what the lease allows, which is the most].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    kill_after: Option<Duration>,
     /// The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070].
     #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
     address: Option<String>,
@@ -89,6 +113,7 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
 }
 
 async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
+    let patience = args.patience(boottime_ns());
     let acquire = match client::request(&args.name, args.lease) {
         Ok(acquire) => acquire,
         Err(error) => return fail(voice, &error),
@@ -100,21 +125,50 @@ async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
             return status::USAGE;
         }
     };
-    let (mut signals, children, alarm) = match senses() {
+    let (mut signals, children, mut alarm) = match senses() {
         Ok(senses) => senses,
         Err(error) => return os_error(voice, "watching signals and time", &error),
     };
-    let watch = Watch::new(acquire.lease);
+    let tell_ns = acquire.lease.as_ns() / TELL_DIVISOR;
+    let watch = Watch::new(acquire.lease, patience, args.kill_after.map(duration_ns));
+    let wake_ns = watch.wake_ns();
     let connection = tokio::select! {
         opened = Connection::open(&address, acquire) => match opened {
             Ok(connection) => connection,
             Err(error) => return fail(voice, &error),
         },
         signal = signals.next() => return status::of_signal(signal),
+        () = alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
+            voice.say(format_args!("no answer from {address} in time"));
+            return status::UNREACHABLE;
+        }
     };
-    Runner { group: None, launch: None, args, voice, watch, connection, signals, children, alarm }
-        .drive()
-        .await
+    let guarded = None;
+    let runner = Runner {
+        guarded,
+        args,
+        voice,
+        address,
+        watch,
+        connection,
+        signals,
+        children,
+        alarm,
+        tell_ns,
+        children_changed: false,
+    };
+    runner.drive().await
+}
+
+impl RunArgs {
+    fn patience(&self, now_ns: u64) -> Patience {
+        match self.wait {
+            None if !self.try_once => Patience::Endless,
+            // As flock(1) has it.
+            None | Some(Duration::ZERO) => Patience::None,
+            Some(wait) => Patience::Until(now_ns + duration_ns(wait)),
+        }
+    }
 }
 
 /// Made before anything else is done, so that no signal is missed.
@@ -125,16 +179,25 @@ fn senses() -> io::Result<(Signals, Children, Alarm)> {
 /// Brings to the watch what happens, and does what it says.
 struct Runner<'a> {
     /// Before the connection, so that it also ends first when this is dropped by a panic.
-    group: Option<Group>,
-    /// The group that is on its way.
-    launch: Option<Launch>,
+    guarded: Option<Guarded>,
     args: &'a RunArgs,
     voice: &'a Voice,
+    address: String,
     watch: Watch,
     connection: Connection,
     signals: Signals,
     children: Children,
     alarm: Alarm,
+    /// The time from one look at the claim's confirmation to the next.
+    tell_ns: u64,
+    /// Somebody may have ended whose end nobody was told.
+    children_changed: bool,
+}
+
+/// The command's group and who guards it.
+struct Guarded {
+    group: Group,
+    guard: Guard,
 }
 
 impl Runner<'_> {
@@ -142,100 +205,124 @@ impl Runner<'_> {
         loop {
             match self.next_step().await {
                 Step::Wait => {}
-                Step::Start(token) => {
-                    if let Err(error) = self.start(token) {
-                        return self.cannot_run(&error);
-                    }
-                }
-                Step::Forward(signal) => match &mut self.launch {
-                    Some(launch) => launch.signal(signal),
-                    None => self.act(|group| group.forward(signal)),
+                Step::Start(token) => match self.start(token) {
+                    Ok(guarded) => self.guarded = Some(guarded),
+                    Err(error) => return os_error(self.voice, "starting the command", &error),
                 },
-                Step::Terminate => match &mut self.launch {
-                    Some(launch) => launch.call_off(Signal::TERM),
-                    None => self.act(Group::terminate),
-                },
-                Step::Kill => match &mut self.launch {
-                    Some(launch) => launch.call_off(Signal::KILL),
-                    None => self.act(Group::kill),
-                },
-                Step::Finish(code) => return code,
+                Step::Forward(signal) => self.act(|group| group.forward(signal)),
+                Step::Terminate => self.act(Group::terminate),
+                Step::Kill => self.act(Group::kill),
+                Step::Finish(code) => return self.finish(code).await,
+            }
+            if let Some(Guarded { guard, .. }) = &mut self.guarded {
+                guard.tell(self.watch.deadlines(self.connection.confirmed_ns()));
             }
         }
     }
 
-    /// The claim comes first: what happened together with its loss happened too late. Only what was started is known
-    /// before, so that it is stopped as what runs.
+    /// The claim comes first: what happened together with its loss happened too late.
     async fn next_step(&mut self) -> Step {
-        let (group, launch, watch) = (&mut self.group, &mut self.launch, &mut self.watch);
-        let running = group.as_ref().is_some_and(|group| !group.leader_ended());
-        let left_over = group.as_ref().is_some_and(Group::leader_ended);
-        let starting = launch.is_some();
-        let wake_ns = watch.wake_ns();
+        let runs = self.guarded.is_some();
+        let left_over = self.guarded.as_ref().is_some_and(|guarded| guarded.group.leader_ended());
+        let (watch, voice) = (&mut self.watch, self.voice);
+        let tell_ns = runs.then(|| boottime_ns() + self.tell_ns);
+        let wake_ns = watch.wake_ns().into_iter().chain(tell_ns).min();
         tokio::select! {
             biased;
-            launched = async { launch.as_mut().expect("it is being started").outcome().await }, if starting => {
-                self.launched(launched)
-            }
             event = self.connection.next_event() => {
-                tell(self.voice, &event, &self.args.name, running || left_over || starting);
+                tell(voice, &event, &self.args.name, runs);
                 let is_held = self.connection.is_held();
                 watch.event(boottime_ns(), event, is_held, self.connection.confirmed_ns())
             }
             () = self.alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
-                watch.alarm(boottime_ns())
-            }
-            signal = self.signals.next() => watch.signal(signal),
-            () = self.children.changed(), if running => {
-                let group = group.as_mut().expect("it runs");
-                let Some(code) = group.try_reap() else { return Step::Wait };
-                let is_held = self.connection.is_held();
-                let step = watch.ended(boottime_ns(), code, is_held, self.connection.confirmed_ns());
-                if group.is_gone() { watch.gone() } else { step }
-            }
-            () = tokio::time::sleep(GROUP_POLL), if left_over => {
-                if group.as_mut().expect("its leader ended").is_gone() { watch.gone() } else { Step::Wait }
-            }
-        }
-    }
-
-    fn start(&mut self, token: Token) -> io::Result<()> {
-        let (command, name) = (self.args.command.clone(), self.args.name.clone());
-        let until_ns = self.watch.start_until_ns(self.connection.confirmed_ns());
-        self.launch = Some(Launch::begin(move || Group::spawn(&command, &name, token), until_ns)?);
-        Ok(())
-    }
-
-    fn launched(&mut self, launched: Launched) -> Step {
-        let launch = self.launch.take().expect("it was being started");
-        let is_held = self.connection.is_held();
-        match launched {
-            Ok(Some(group)) => {
-                self.group = Some(group);
-                let confirmed_ns = self.connection.confirmed_ns();
-                let step = self.watch.started(boottime_ns(), is_held, confirmed_ns);
-                if step == Step::Wait {
-                    for signal in launch.into_unsent() {
-                        self.act(|group| group.forward(signal));
-                    }
+                let step = watch.alarm(boottime_ns());
+                if step == Step::Finish(status::UNREACHABLE) && !runs {
+                    voice.say(format_args!("no answer from {} in time", self.address));
                 }
                 step
             }
-            Ok(None) => self.watch.not_started(is_held),
-            Err(error) => Step::Finish(self.cannot_run(&error)),
+            signal = self.signals.next() => watch.signal(signal),
+            () = std::future::ready(()), if self.children_changed => self.look_at_children(),
+            () = self.children.changed(), if runs => {
+                self.children_changed = true;
+                Step::Wait
+            }
+            () = tokio::time::sleep(GROUP_POLL), if left_over => self.look_at_group(Step::Wait),
         }
     }
 
+    /// Who of the two processes has ended, one at a time.
+    fn look_at_children(&mut self) -> Step {
+        let Guarded { group, guard } = self.guarded.as_mut().expect("there are children");
+        if let Some(mut code) = group.try_end() {
+            if let Begun::Failed(error) = group.begun() {
+                self.voice.say(format_args!("cannot run {}: {error}", self.args.command[0].display()));
+                code = status::of_spawn_error(&error);
+            }
+            let is_held = self.connection.is_held();
+            let step = self.watch.ended(boottime_ns(), code, is_held, self.connection.confirmed_ns());
+            return self.look_at_group(step);
+        }
+        match guard.try_end() {
+            // The group is gone: the next look at it finds that too.
+            Some(Ended::Left(Verdict::Idle)) => Step::Wait,
+            Some(Ended::Left(Verdict::Acted)) => {
+                say_overruled(self.voice, &self.watch);
+                self.watch.overruled(boottime_ns())
+            }
+            Some(Ended::Failed) => {
+                self.voice.say(format_args!("the guardian was killed; stopping the command"));
+                self.watch.unguarded(boottime_ns())
+            }
+            None => {
+                self.children_changed = false;
+                Step::Wait
+            }
+        }
+    }
+
+    /// The end, if the group is gone, and else this step.
+    fn look_at_group(&mut self, step: Step) -> Step {
+        let group = &mut self.guarded.as_mut().expect("its leader ended").group;
+        if group.is_gone() { self.watch.gone(!matches!(group.begun(), Begun::No)) } else { step }
+    }
+
+    /// The order makes it safe: the group exists but does nothing, the guardian knows it, the guardian lets it go.
+    fn start(&self, token: Token) -> io::Result<Guarded> {
+        let (leader, line) = starter::spawn(&self.args.command, &self.args.name, token)?;
+        let group = Group::led_by(leader, line);
+        let deadlines = self.watch.deadlines(self.connection.confirmed_ns());
+        let guard = Guard::spawn(group.id(), group.line_for_guardian()?, deadlines)?;
+        Ok(Guarded { group, guard })
+    }
+
     fn act(&mut self, act: impl FnOnce(&mut Group) -> Result<(), SignalError>) {
-        let group = self.group.as_mut().expect("the watch orders this only after the start");
-        if let Err(error) = act(group) {
+        let guarded = self.guarded.as_mut().expect("the watch orders this only after the start");
+        if let Err(error) = act(&mut guarded.group) {
             self.voice.say(format_args!("{error}"));
         }
     }
 
-    fn cannot_run(&self, error: &io::Error) -> u8 {
-        self.voice.say(format_args!("cannot run {}: {error}", self.args.command[0].display()));
-        status::of_spawn_error(error)
+    /// The lock first, for whoever waits for it. The group's number is given back when the guardian has left and nobody
+    /// signals it any more.
+    async fn finish(self, code: u8) -> u8 {
+        let Self { guarded, connection, mut children, .. } = self;
+        drop(connection);
+        let Some(Guarded { group, mut guard }) = guarded else { return code };
+        guard.dismiss();
+        let ended = guard.left(&mut children).await;
+        group.release();
+        if ended == Ended::Left(Verdict::Acted) && code != status::LOST {
+            say_overruled(self.voice, &self.watch);
+            return status::LOST;
+        }
+        code
+    }
+}
+
+fn say_overruled(voice: &Voice, watch: &Watch) {
+    if !watch.is_lost() {
+        voice.say(format_args!("the claim was not kept in time: the guardian stopped the command"));
     }
 }
 
@@ -244,6 +331,10 @@ fn tell(voice: &Voice, event: &Event, name: &str, running: bool) {
         let then = if running { "; stopping the command" } else { "" };
         voice.say(format_args!("lost the claim on {name:?}: {loss}{then}"));
     }
+}
+
+fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("parsed to fit in 63 bits")
 }
 
 fn fail(voice: &Voice, error: &client::Error) -> u8 {

@@ -1,14 +1,14 @@
 //! The command's process group.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 
-use protocol::Token;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
 
+use super::starter::{Begun, Line};
 use super::{members, status};
 
 /// A signal that reached nobody.
@@ -20,74 +20,94 @@ pub(crate) struct SignalError {
     error: Errno,
 }
 
-/// A group that the command leads. Its number stays its own while anybody is in it, an unreaped leader included.
+/// Sends a signal to everybody in a group, best effort: who changed its user may be out of reach.
+pub(crate) fn signal(group: Pid, signal: Signal) -> Result<(), SignalError> {
+    match kill_process_group(group, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(SignalError { signal: signal.as_raw(), group: group.as_raw_pid(), error }),
+    }
+}
+
+/// Asks a group to end by this signal, and to go on: who is stopped, by reading from the terminal for one, hears of it
+/// only then.
+pub(crate) fn ask_to_end(group: Pid, by: Signal) -> Result<(), SignalError> {
+    signal(group, by).and(signal(group, Signal::CONT))
+}
+
+/// A group that the command leads. Its number stays its own: the leader is not reaped before [`Group::release`].
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,
     leader: Child,
+    line: Line,
     leader_ended: bool,
-    /// The number may be somebody else's now.
     gone: bool,
 }
 
 impl Group {
-    /// Starts the command.
-    pub(crate) fn spawn(command: &[OsString], name: &str, token: Token) -> io::Result<Self> {
-        let leader = Command::new(&command[0])
-            .args(&command[1..])
-            .env("MONOLOCK_LOCK", name)
-            .env("MONOLOCK_TOKEN", token.to_string())
-            .process_group(0)
-            .spawn()?;
-        Ok(Self { id: Pid::from_child(&leader), leader, leader_ended: false, gone: false })
+    /// The group of a process that leads it.
+    pub(crate) fn led_by(leader: Child, line: Line) -> Self {
+        Self { id: Pid::from_child(&leader), leader, line, leader_ended: false, gone: false }
     }
 
-    /// Whether the command ended and was reaped.
+    /// Its number.
+    pub(crate) fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// What the guardian lets the command go by.
+    pub(crate) fn line_for_guardian(&self) -> io::Result<OwnedFd> {
+        self.line.for_guardian()
+    }
+
+    /// What became of the command.
+    pub(crate) fn begun(&mut self) -> Begun {
+        self.line.begun()
+    }
+
+    /// Whether the command is known to have ended.
     pub(crate) fn leader_ended(&self) -> bool {
         self.leader_ended
     }
 
-    /// The exit status of the command, if it has ended; reaps it.
-    pub(crate) fn try_reap(&mut self) -> Option<u8> {
-        let ended = self.leader.try_wait().expect("our child, waited for by nobody else")?;
+    /// The exit status of the command, if it has ended and nobody was told yet.
+    pub(crate) fn try_end(&mut self) -> Option<u8> {
+        if self.leader_ended {
+            return None;
+        }
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::Pid(self.id), look).expect("our child, waited for by nobody else")?;
         self.leader_ended = true;
-        Some(status::of_command(ended))
+        Some(status::of_command(exit_status(&ended)))
     }
 
     /// Whether nobody is left but zombies.
     pub(crate) fn is_gone(&mut self) -> bool {
-        self.gone |= test_kill_process_group(self.id) == Err(Errno::SRCH);
         if !self.gone && !members::lives(self.id) {
-            // For whoever was forked during the look. Later, the number may be somebody else's.
+            // For whoever was forked during the look.
             let _ = self.kill();
             self.gone = true;
         }
         self.gone
     }
 
-    /// Sends a signal to everybody in the group, best effort: who changed its user may be out of reach.
-    pub(crate) fn signal(&mut self, signal: Signal) -> Result<(), SignalError> {
-        if self.gone {
-            return Ok(());
-        }
-        match kill_process_group(self.id, signal) {
-            Ok(()) => Ok(()),
-            Err(Errno::SRCH) => {
-                self.gone = true;
-                Ok(())
-            }
-            Err(error) => Err(SignalError { signal: signal.as_raw(), group: self.id.as_raw_pid(), error }),
+    /// Gives the group's number back. Nobody may signal it any more.
+    pub(crate) fn release(mut self) {
+        self.gone = true;
+        if self.leader_ended {
+            let _ = self.leader.wait();
         }
     }
 
-    /// Passes a signal on. After one that asks to end the group also goes on: who is stopped, by reading from the terminal for
-    /// one, hears of it only then.
-    pub(crate) fn forward(&mut self, signal: Signal) -> Result<(), SignalError> {
-        let sent = self.signal(signal);
-        if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal) {
-            return sent.and(self.signal(Signal::CONT));
+    /// Passes a signal on.
+    pub(crate) fn forward(&mut self, by: Signal) -> Result<(), SignalError> {
+        if self.gone {
+            Ok(())
+        } else if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&by) {
+            ask_to_end(self.id, by)
+        } else {
+            signal(self.id, by)
         }
-        sent
     }
 
     /// Asks the group to end.
@@ -97,8 +117,14 @@ impl Group {
 
     /// Ends the group.
     pub(crate) fn kill(&mut self) -> Result<(), SignalError> {
-        self.signal(Signal::KILL)
+        self.forward(Signal::KILL)
     }
+}
+
+fn exit_status(ended: &WaitIdStatus) -> ExitStatus {
+    // The layout that wait(2) has.
+    let code = ended.exit_status().map(|code| code << 8);
+    ExitStatus::from_raw(code.or(ended.terminating_signal()).expect("it has exited or was killed"))
 }
 
 /// The command never runs without us, as far as we can help it: this covers a panic.
@@ -112,7 +138,8 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
-    use std::process::Stdio;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -129,17 +156,19 @@ mod tests {
 
     #[test]
     fn a_group_of_zombies_is_gone_and_gets_no_signal_any_more() {
-        let mut group = Group::spawn(&["cat".into()], "lock", Token(1)).unwrap();
+        let leader = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
+        let mut group = Group::led_by(leader, Line::to_nobody());
         let id = group.id.as_raw_pid();
         let join = || Command::new("cat").process_group(id).stdin(Stdio::piped()).spawn().unwrap();
         // A zombie of ours keeps the number in use, so that a later process can stand for somebody else's group.
         let mut zombie = join();
         group.kill().unwrap();
-        wait_for(|| group.try_reap().is_some());
+        wait_for(|| group.try_end() == Some(128 + 9));
+        assert_eq!(kill_process_group(group.id, Signal::CONT), Ok(()), "its number is kept");
         wait_for(|| group.is_gone());
         let mut other = join();
         group.terminate().unwrap();
-        drop(group);
+        group.release();
         drop(other.stdin.take());
         assert_eq!(other.wait().unwrap().code(), Some(0));
         zombie.wait().unwrap();

@@ -14,10 +14,14 @@ pub(crate) use crate::exit::{OS_ERROR, USAGE};
 /// No connection to the server, or it was lost while waiting: EX_UNAVAILABLE.
 pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
 
+/// The guardian ended before its work was done: EX_SOFTWARE.
+pub(crate) const UNGUARDED: u8 = 70;
+
 /// The claim was lost while the command ran; the command was stopped: EX_IOERR.
 pub(crate) const LOST: u8 = 74;
 
-/// The server ended the wait by a server condition; a new attempt may succeed: EX_TEMPFAIL.
+/// The lock was not free in time, or the server ended the wait by a server condition; a new attempt may succeed:
+/// EX_TEMPFAIL, as lockf(1) has it.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 
 /// The server broke the protocol: EX_PROTOCOL.
@@ -40,9 +44,11 @@ pub(crate) const HELP: &str = "\
 Exit status: that of CMD (128 + n if signal n ended it), or
    64  an argument or a variable is invalid
    69  the server cannot be reached, or the connection was lost while waiting
+   70  the guardian process was killed; CMD was stopped
    71  the operating system refused something
    74  the claim was lost while CMD ran; CMD was stopped
-   75  the server ended the wait (shutting down, standby, kicked): try again
+   75  not acquired: not free (--try) or not in time (--wait), told by the status
+       alone; or the server ended the wait (shutting down, standby, kicked)
    76  the server broke the protocol
    77  the server refused the claim (not authorized, for one)
   126  CMD cannot be run

@@ -6,6 +6,7 @@ use client::{Event, Loss};
 use protocol::{Lease, Token};
 use rustix::process::Signal;
 
+use super::order::Deadlines;
 use super::status;
 
 /// The group is dead this many tenths of the lease after the last confirmation. The specification's number: the last
@@ -20,7 +21,8 @@ const KILL_MARGIN_NS_MAX: u64 = 50_000_000;
 const KILL_MARGIN_DIVISOR: u64 = 100;
 
 /// What the command leaves in its group may take this long to end by SIGTERM while the lock is still held: long
-/// enough for a shell's background job, short enough for whoever waits for the lock.
+/// enough for a shell's background job, short enough for whoever waits for the lock. A group that lost its guardian
+/// has as long.
 const LEFT_OVER_NS_MAX: u64 = 1_000_000_000;
 
 /// How long a killed group may take to be gone. What is left then is stuck in the kernel, belongs to somebody whom
@@ -32,190 +34,240 @@ const KILLED_NS_MAX: u64 = 1_000_000_000;
 pub(crate) enum Step {
     /// Nothing.
     Wait,
-    /// Start the command, within [`Watch::start_until_ns`].
+    /// Start the command.
     Start(Token),
-    /// Send this to the group, or to the command that is being started.
+    /// Send this to the group.
     Forward(Signal),
-    /// Ask the group to end; do not start the command any more.
+    /// Ask the group to end.
     Terminate,
-    /// End the group, or the command that is being started.
+    /// End the group.
     Kill,
     /// Leave, with this exit status.
     Finish(u8),
 }
 
-/// The life of one command under one claim.
+/// How long the lock is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// For as long as it takes.
+    Endless,
+    /// Until this time.
+    Until(u64),
+    /// Not at all: the server's first answer counts.
+    None,
+}
+
+/// The course of one command under one claim.
 #[derive(Debug)]
 pub(crate) struct Watch {
     lease: Lease,
+    patience: Patience,
+    /// The time between SIGTERM and SIGKILL after a loss, where the lease allows it.
+    kill_after_ns: u64,
+    /// The claim is lost.
+    is_lost: bool,
     phase: Phase,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
+    /// The server has not answered.
+    Asking,
     /// The lock is not held yet.
     Queued,
-    /// The command is being started: it may run, or not.
-    Starting(Token),
-    /// The same, but the claim is lost. When to kill what there is, and the status if it never runs.
-    CallingOff { kill_ns: Option<u64>, code: u8 },
-    /// The command runs.
+    /// The command runs, or is about to.
     Running,
     /// The group was asked to end.
-    Stopping { kill_ns: u64, code: u8 },
+    Stopping { kill_ns: u64, outcome: Outcome },
     /// The group was killed.
-    Killed { leave_ns: u64, code: u8 },
+    Killed { leave_ns: u64, outcome: Outcome },
+}
+
+/// What the exit status will tell.
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Status(u8),
+    /// The claim was lost under the command. If that never began, it was lost while waiting, and this is told.
+    Lost {
+        before_begun: u8,
+    },
 }
 
 impl Watch {
-    pub(crate) fn new(lease: Lease) -> Self {
-        Self { lease, phase: Phase::Queued }
+    /// Begins with a claim being asked for.
+    pub(crate) fn new(lease: Lease, patience: Patience, kill_after_ns: Option<u64>) -> Self {
+        let kill_after_ns = kill_after_ns.unwrap_or(u64::MAX);
+        Self { lease, patience, kill_after_ns, is_lost: false, phase: Phase::Asking }
+    }
+
+    /// Whether the loss of the claim has been told.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// When to call [`Watch::alarm`].
     pub(crate) fn wake_ns(&self) -> Option<u64> {
-        match self.phase {
-            Phase::Queued | Phase::Starting(_) | Phase::Running => None,
-            Phase::CallingOff { kill_ns, .. } => kill_ns,
-            Phase::Stopping { kill_ns, .. } => Some(kill_ns),
-            Phase::Killed { leave_ns, .. } => Some(leave_ns),
+        match (self.phase, self.patience) {
+            (Phase::Asking | Phase::Queued, Patience::Until(end_ns)) => Some(end_ns),
+            (Phase::Asking | Phase::Queued | Phase::Running, _) => None,
+            (Phase::Stopping { kill_ns, .. }, _) => Some(kill_ns),
+            (Phase::Killed { leave_ns, .. }, _) => Some(leave_ns),
         }
+    }
+
+    /// Until when the guardian may let the group go on, under a claim that was last confirmed then.
+    pub(crate) fn deadlines(&self, confirmed_ns: u64) -> Deadlines {
+        let limit_ns = self.kill_limit_ns(confirmed_ns);
+        if !self.is_lost {
+            let ask_ns = confirmed_ns + self.lease.as_ns() * client::GIVE_UP_TENTHS / 10;
+            return Deadlines { ask_ns, kill_ns: limit_ns.min(ask_ns.saturating_add(self.kill_after_ns)) };
+        }
+        let kill_ns = match self.phase {
+            Phase::Stopping { kill_ns, .. } => kill_ns.min(limit_ns),
+            _ => limit_ns,
+        };
+        Deadlines { ask_ns: u64::MAX, kill_ns }
     }
 
     /// Something happened to the claim, which was last confirmed as of `confirmed_ns`.
     pub(crate) fn event(&mut self, now_ns: u64, event: Event, is_held: bool, confirmed_ns: u64) -> Step {
         match event {
-            Event::Waiting => Step::Wait,
+            Event::Waiting if self.patience == Patience::None => Step::Finish(status::NOT_ACQUIRED),
+            Event::Waiting => {
+                self.phase = Phase::Queued;
+                Step::Wait
+            }
             // Granted, and lost already: that is the next event.
             Event::Acquired(_) if !is_held => Step::Wait,
             Event::Acquired(token) => {
-                self.phase = Phase::Starting(token);
+                self.phase = Phase::Running;
                 Step::Start(token)
             }
             Event::Lost(loss) => self.lost(now_ns, &loss, confirmed_ns),
         }
     }
 
-    /// When the command must not be started any more under a claim that was last confirmed then.
-    pub(crate) fn start_until_ns(&self, confirmed_ns: u64) -> u64 {
-        confirmed_ns + self.lease.as_ns() * client::GIVE_UP_TENTHS / 10
-    }
-
-    /// The command was started.
-    pub(crate) fn started(&mut self, now_ns: u64, is_held: bool, confirmed_ns: u64) -> Step {
-        match self.phase {
-            Phase::Starting(_) if is_held => {
-                self.phase = Phase::Running;
-                Step::Wait
-            }
-            Phase::Starting(_) | Phase::CallingOff { .. } => self.stop(now_ns, confirmed_ns, status::LOST),
-            _ => unreachable!("only what is being started has started"),
-        }
-    }
-
-    /// It was too late to start the command.
-    pub(crate) fn not_started(&mut self, is_held: bool) -> Step {
-        match self.phase {
-            // Confirmed anew while the start was on its way.
-            Phase::Starting(token) if is_held => Step::Start(token),
-            Phase::Starting(_) => {
-                // How it was lost is the next event.
-                self.phase = Phase::Queued;
-                Step::Wait
-            }
-            Phase::CallingOff { code, .. } => Step::Finish(code),
-            _ => unreachable!("only what is being started is late"),
-        }
-    }
-
     /// A signal came for `monolock run`.
     pub(crate) fn signal(&mut self, signal: Signal) -> Step {
         match self.phase {
-            Phase::Queued => Step::Finish(status::of_signal(signal)),
-            Phase::Starting(_) | Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
-            Phase::CallingOff { .. } | Phase::Killed { .. } => Step::Wait,
+            Phase::Asking | Phase::Queued => Step::Finish(status::of_signal(signal)),
+            Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
+            Phase::Killed { .. } => Step::Wait,
         }
     }
 
     /// The command ended, with this status; others of its group may be left.
     pub(crate) fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
         match self.phase {
-            Phase::Queued | Phase::Starting(_) | Phase::CallingOff { .. } => {
-                unreachable!("nothing ends before it has started")
-            }
+            Phase::Asking | Phase::Queued => unreachable!("nothing ends before it has started"),
             Phase::Running if is_held => {
-                self.phase = Phase::Stopping { kill_ns: now_ns + LEFT_OVER_NS_MAX, code };
+                let kill_ns = now_ns + LEFT_OVER_NS_MAX;
+                self.phase = Phase::Stopping { kill_ns, outcome: Outcome::Status(code) };
                 Step::Terminate
             }
-            Phase::Running => self.stop(now_ns, confirmed_ns, status::LOST),
+            // How the claim was lost is the next event. Time alone has ended it so far.
+            Phase::Running => self.lose(now_ns, confirmed_ns, status::UNREACHABLE),
             Phase::Stopping { .. } | Phase::Killed { .. } => Step::Wait,
         }
     }
 
-    /// Nobody is left in the group.
-    pub(crate) fn gone(&mut self) -> Step {
+    /// The guardian is gone: the command does not run without it.
+    pub(crate) fn unguarded(&mut self, now_ns: u64) -> Step {
         match self.phase {
-            Phase::Queued | Phase::Starting(_) | Phase::CallingOff { .. } | Phase::Running => {
+            Phase::Asking | Phase::Queued => unreachable!("there is no guardian without a command"),
+            Phase::Running => {
+                let kill_ns = now_ns + LEFT_OVER_NS_MAX.min(self.kill_after_ns);
+                self.phase = Phase::Stopping { kill_ns, outcome: Outcome::Status(status::UNGUARDED) };
+                Step::Terminate
+            }
+            Phase::Stopping { .. } | Phase::Killed { .. } => Step::Wait,
+        }
+    }
+
+    /// The guardian had to stop the group by itself: for the command, the claim was lost. Whether the command had ended
+    /// before that, nobody knows.
+    pub(crate) fn overruled(&mut self, now_ns: u64) -> Step {
+        match self.phase {
+            Phase::Asking | Phase::Queued => unreachable!("there is no guardian without a command"),
+            Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => {
+                self.kill(now_ns, Outcome::Lost { before_begun: status::UNREACHABLE })
+            }
+        }
+    }
+
+    /// Nobody is left in the group, and the command had begun or not.
+    pub(crate) fn gone(&mut self, has_begun: bool) -> Step {
+        match self.phase {
+            Phase::Asking | Phase::Queued | Phase::Running => {
                 unreachable!("a group is gone after its leader ended")
             }
-            Phase::Stopping { code, .. } | Phase::Killed { code, .. } => Step::Finish(code),
+            Phase::Stopping { outcome, .. } | Phase::Killed { outcome, .. } => {
+                Step::Finish(outcome.status(has_begun))
+            }
         }
     }
 
     /// Looks at the time. Harmless when early.
     pub(crate) fn alarm(&mut self, now_ns: u64) -> Step {
-        match self.phase {
-            Phase::CallingOff { kill_ns: Some(kill_ns), code } if now_ns >= kill_ns => {
-                // Nobody leaves before it is known whether there is a group.
-                self.phase = Phase::CallingOff { kill_ns: None, code };
-                Step::Kill
+        match (self.phase, self.patience) {
+            (Phase::Asking, Patience::Until(end_ns)) if now_ns >= end_ns => Step::Finish(status::UNREACHABLE),
+            (Phase::Queued, Patience::Until(end_ns)) if now_ns >= end_ns => {
+                Step::Finish(status::NOT_ACQUIRED)
             }
-            Phase::Stopping { kill_ns, code } if now_ns >= kill_ns => self.kill(now_ns, code),
-            Phase::Killed { leave_ns, code } if now_ns >= leave_ns => Step::Finish(code),
+            (Phase::Stopping { kill_ns, outcome }, _) if now_ns >= kill_ns => self.kill(now_ns, outcome),
+            (Phase::Killed { leave_ns, outcome }, _) if now_ns >= leave_ns => {
+                Step::Finish(outcome.status(true))
+            }
             _ => Step::Wait,
         }
     }
 
     fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
+        let before_begun = status::of_loss_while_waiting(loss);
+        self.is_lost = true;
         match self.phase {
-            Phase::Queued => Step::Finish(status::of_loss_while_waiting(loss)),
-            Phase::Starting(_) => {
-                let code = status::of_loss_while_waiting(loss);
-                self.phase = Phase::CallingOff { kill_ns: Some(self.kill_ns(confirmed_ns)), code };
-                let step = self.alarm(now_ns);
-                if step == Step::Wait { Step::Terminate } else { step }
-            }
-            Phase::Running => self.stop(now_ns, confirmed_ns, status::LOST),
+            Phase::Asking | Phase::Queued => Step::Finish(before_begun),
+            Phase::Running => self.lose(now_ns, confirmed_ns, before_begun),
             // The command itself ended under the lock; only what it left behind has less time now.
-            Phase::Stopping { kill_ns, code } => {
-                let kill_ns = kill_ns.min(self.kill_ns(confirmed_ns));
-                self.phase = Phase::Stopping { kill_ns, code };
+            Phase::Stopping { kill_ns, outcome } => {
+                let kill_ns = kill_ns.min(self.kill_limit_ns(confirmed_ns));
+                self.phase = Phase::Stopping { kill_ns, outcome };
                 self.alarm(now_ns)
             }
-            Phase::CallingOff { .. } => unreachable!("a claim is lost once"),
             Phase::Killed { .. } => Step::Wait,
         }
     }
 
-    fn stop(&mut self, now_ns: u64, confirmed_ns: u64, code: u8) -> Step {
-        let kill_ns = self.kill_ns(confirmed_ns);
+    fn lose(&mut self, now_ns: u64, confirmed_ns: u64, before_begun: u8) -> Step {
+        let outcome = Outcome::Lost { before_begun };
+        let kill_ns = self.kill_limit_ns(confirmed_ns).min(now_ns.saturating_add(self.kill_after_ns));
         if now_ns >= kill_ns {
-            return self.kill(now_ns, code);
+            return self.kill(now_ns, outcome);
         }
-        self.phase = Phase::Stopping { kill_ns, code };
+        self.phase = Phase::Stopping { kill_ns, outcome };
         Step::Terminate
     }
 
-    fn kill(&mut self, now_ns: u64, code: u8) -> Step {
-        self.phase = Phase::Killed { leave_ns: now_ns + KILLED_NS_MAX, code };
+    fn kill(&mut self, now_ns: u64, outcome: Outcome) -> Step {
+        self.phase = Phase::Killed { leave_ns: now_ns + KILLED_NS_MAX, outcome };
         Step::Kill
     }
 
-    /// When SIGKILL is due for a claim that was last confirmed then.
-    fn kill_ns(&self, confirmed_ns: u64) -> u64 {
+    /// When SIGKILL is due at the latest for a claim that was last confirmed then.
+    fn kill_limit_ns(&self, confirmed_ns: u64) -> u64 {
         let lease_ns = self.lease.as_ns();
         let margin_ns = (lease_ns / KILL_MARGIN_DIVISOR).min(KILL_MARGIN_NS_MAX);
         confirmed_ns + lease_ns * DEAD_TENTHS / 10 - margin_ns
+    }
+}
+
+impl Outcome {
+    fn status(self, has_begun: bool) -> u8 {
+        match self {
+            Self::Status(code) => code,
+            Self::Lost { .. } if has_begun => status::LOST,
+            Self::Lost { before_begun } => before_begun,
+        }
     }
 }
 
@@ -230,18 +282,12 @@ mod tests {
     const TOKEN: Token = Token(5);
 
     fn queued(lease_ms: u32) -> Watch {
-        Watch::new(Lease::from_ms(lease_ms).unwrap())
-    }
-
-    fn starting(lease_ms: u32) -> Watch {
-        let mut watch = queued(lease_ms);
-        assert_eq!(watch.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
-        watch
+        Watch::new(Lease::from_ms(lease_ms).unwrap(), Patience::Endless, None)
     }
 
     fn running(lease_ms: u32) -> Watch {
-        let mut watch = starting(lease_ms);
-        assert_eq!(watch.started(0, true, 0), Step::Wait);
+        let mut watch = queued(lease_ms);
+        assert_eq!(watch.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
         watch
     }
 
@@ -286,59 +332,98 @@ mod tests {
         assert_eq!(watch.wake_ns(), Some(kill_ns));
         assert_eq!(watch.alarm(kill_ns - 1), Step::Wait);
         assert_eq!(watch.alarm(kill_ns), Step::Kill);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+        assert_eq!(watch.gone(true), Step::Finish(status::LOST));
     }
 
     #[test]
-    fn a_command_whose_claim_is_lost_before_it_has_started_is_stopped_like_one_that_runs() {
-        let mut watch = starting(10_000);
-        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Terminate);
-        assert_eq!(watch.signal(Signal::TERM), Step::Wait);
-        assert_eq!(watch.started(8001 * MS, false, 0), Step::Terminate);
-        assert_eq!(watch.alarm(8950 * MS), Step::Kill);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+    fn a_command_that_never_began_leaves_the_status_of_a_claim_lost_while_waiting() {
+        let standby = Loss::Server { code: ErrorCode::STANDBY, reason: String::new() };
+        let mut watch = running(10_000);
+        assert_eq!(watch.event(8000 * MS, Event::Lost(standby), false, 0), Step::Terminate);
+        assert_eq!(watch.gone(false), Step::Finish(status::NOT_ACQUIRED));
 
         // The loss is not told yet.
-        let mut watch = starting(10_000);
-        assert_eq!(watch.started(8950 * MS, false, 0), Step::Kill);
+        let mut watch = running(10_000);
+        assert_eq!(watch.ended(8950 * MS, 143, false, 0), Step::Kill);
         assert_eq!(watch.event(8950 * MS, timeout(), false, 0), Step::Wait);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+        assert_eq!(watch.gone(false), Step::Finish(status::UNREACHABLE));
     }
 
     #[test]
-    fn a_start_that_hangs_beyond_its_claim_is_killed_once_and_not_left_before_it_ends() {
-        let mut watch = starting(10_000);
-        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Terminate);
-        assert_eq!(watch.wake_ns(), Some(8950 * MS));
-        assert_eq!(watch.alarm(8950 * MS), Step::Kill);
-        assert_eq!(watch.wake_ns(), None);
-        assert_eq!(watch.started(60_000 * MS, false, 0), Step::Kill);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
-
-        let mut watch = starting(10_000);
-        assert_eq!(watch.event(9000 * MS, timeout(), false, 0), Step::Kill);
-        assert_eq!(watch.wake_ns(), None);
+    fn the_time_after_sigterm_is_the_callers_where_the_lease_allows_it() {
+        let watch = |kill_after_ms| {
+            let lease = Lease::from_ms(10_000).unwrap();
+            let mut watch = Watch::new(lease, Patience::Endless, Some(kill_after_ms * MS));
+            assert_eq!(watch.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
+            watch
+        };
+        for (kill_after_ms, kill_ms) in [(100, 1100), (7950, 8950), (7951, 8950), (u64::MAX / MS, 8950)] {
+            let mut watch = watch(kill_after_ms);
+            assert_eq!(watch.event(1000 * MS, timeout(), false, 0), Step::Terminate);
+            assert_eq!(watch.wake_ns(), Some(kill_ms * MS), "{kill_after_ms}");
+            assert_eq!(watch.deadlines(0), Deadlines { ask_ns: u64::MAX, kill_ns: kill_ms * MS });
+        }
+        assert_eq!(watch(0).event(1000 * MS, timeout(), false, 0), Step::Kill);
+        assert_eq!(watch(100).deadlines(5), Deadlines { ask_ns: 8000 * MS + 5, kill_ns: 8100 * MS + 5 });
     }
 
     #[test]
-    fn a_command_that_never_started_leaves_the_status_of_a_claim_lost_while_waiting() {
-        let mut watch = starting(10_000);
-        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Terminate);
-        assert_eq!(watch.not_started(false), Step::Finish(status::UNREACHABLE));
-
-        let mut watch = starting(10_000);
-        assert_eq!(watch.not_started(false), Step::Wait);
-        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Finish(status::UNREACHABLE));
+    fn the_guardian_has_the_deadlines_of_the_claim_until_it_is_lost_and_then_those_of_the_loss() {
+        let mut watch = running(10_000);
+        let held = Deadlines { ask_ns: 8001 * MS, kill_ns: 8951 * MS };
+        assert_eq!(watch.deadlines(MS), held);
+        // What is left over has its second, and the claim has to be confirmed all the same.
+        assert_eq!(watch.ended(2 * MS, 0, true, MS), Step::Terminate);
+        assert_eq!(watch.deadlines(MS), held);
+        assert_eq!(watch.event(3 * MS, timeout(), false, MS), Step::Wait);
+        assert_eq!(watch.deadlines(MS), Deadlines { ask_ns: u64::MAX, kill_ns: 1002 * MS });
     }
 
     #[test]
-    fn a_start_that_was_late_is_tried_again_under_a_claim_confirmed_since() {
-        let mut watch = starting(10_000);
-        assert_eq!(watch.start_until_ns(5 * MS), 8005 * MS);
-        assert_eq!(watch.not_started(true), Step::Start(TOKEN));
-        assert_eq!(watch.signal(Signal::USR1), Step::Forward(Signal::USR1));
-        assert_eq!(watch.started(8005 * MS, true, 5 * MS), Step::Wait);
-        assert_eq!(watch.event(9000 * MS, timeout(), false, 8001 * MS), Step::Terminate);
+    fn a_command_without_its_guardian_is_stopped_within_a_second() {
+        let mut watch = running(10_000);
+        assert_eq!(watch.unguarded(500 * MS), Step::Terminate);
+        assert_eq!(watch.ended(600 * MS, 0, true, 0), Step::Wait);
+        assert_eq!(watch.alarm(1500 * MS), Step::Kill);
+        assert_eq!(watch.gone(true), Step::Finish(status::UNGUARDED));
+    }
+
+    #[test]
+    fn a_group_that_the_guardian_stopped_by_itself_has_lost_its_claim() {
+        let mut watch = running(10_000);
+        assert_eq!(watch.overruled(500 * MS), Step::Kill);
+        assert_eq!(watch.ended(500 * MS, 0, true, 0), Step::Wait);
+        assert_eq!(watch.gone(true), Step::Finish(status::LOST));
+
+        let mut watch = running(10_000);
+        assert_eq!(watch.ended(500 * MS, 3, true, 0), Step::Terminate);
+        assert_eq!(watch.overruled(600 * MS), Step::Kill);
+        assert_eq!(watch.gone(true), Step::Finish(status::LOST));
+    }
+
+    #[test]
+    fn who_has_no_patience_leaves_at_the_first_answer_and_runs_if_the_lock_was_free() {
+        let watch = || Watch::new(Lease::from_ms(10_000).unwrap(), Patience::None, None);
+        assert_eq!(watch().event(0, Event::Waiting, false, 0), Step::Finish(status::NOT_ACQUIRED));
+        assert_eq!(watch().event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
+        assert_eq!(watch().wake_ns(), None);
+    }
+
+    #[test]
+    fn a_wait_ends_in_its_time_by_what_was_waited_for_and_a_command_is_not_bound_by_it() {
+        let watch = || Watch::new(Lease::from_ms(10_000).unwrap(), Patience::Until(5), None);
+        let mut unanswered = watch();
+        assert_eq!((unanswered.wake_ns(), unanswered.alarm(4)), (Some(5), Step::Wait));
+        assert_eq!(unanswered.alarm(5), Step::Finish(status::UNREACHABLE));
+
+        let mut queued = watch();
+        assert_eq!(queued.event(0, Event::Waiting, false, 0), Step::Wait);
+        assert_eq!((queued.wake_ns(), queued.alarm(4)), (Some(5), Step::Wait));
+        assert_eq!(queued.alarm(5), Step::Finish(status::NOT_ACQUIRED));
+
+        let mut running = watch();
+        assert_eq!(running.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
+        assert_eq!((running.wake_ns(), running.alarm(5)), (None, Step::Wait));
     }
 
     #[test]
@@ -346,7 +431,7 @@ mod tests {
         for lease_ms in [1, 7, 100, 1000, 10_000, u32::MAX] {
             let watch = queued(lease_ms);
             let lease_ns = u64::from(lease_ms) * MS;
-            let kill_ns = watch.kill_ns(100);
+            let kill_ns = watch.kill_limit_ns(100);
             assert!(kill_ns > 100 + lease_ns * client::GIVE_UP_TENTHS / 10, "{lease_ms}");
             assert!(kill_ns < 100 + lease_ns * 9 / 10, "{lease_ms}");
         }
@@ -356,7 +441,7 @@ mod tests {
     fn a_loss_found_too_late_for_sigterm_kills_at_once() {
         let mut watch = running(10_000);
         assert_eq!(watch.event(60_000 * MS, timeout(), false, 0), Step::Kill);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+        assert_eq!(watch.gone(true), Step::Finish(status::LOST));
     }
 
     #[test]
@@ -373,7 +458,7 @@ mod tests {
     fn a_command_that_ends_under_the_lock_gives_its_status_once_its_group_is_gone() {
         let mut watch = running(10_000);
         assert_eq!(watch.ended(500 * MS, 3, true, 0), Step::Terminate);
-        assert_eq!(watch.gone(), Step::Finish(3));
+        assert_eq!(watch.gone(true), Step::Finish(3));
     }
 
     #[test]
@@ -382,7 +467,7 @@ mod tests {
         assert_eq!(watch.ended(500 * MS, 3, true, 0), Step::Terminate);
         assert_eq!(watch.alarm(1500 * MS - 1), Step::Wait);
         assert_eq!(watch.alarm(1500 * MS), Step::Kill);
-        assert_eq!(watch.gone(), Step::Finish(3));
+        assert_eq!(watch.gone(true), Step::Finish(3));
     }
 
     #[test]
@@ -393,18 +478,18 @@ mod tests {
         assert_eq!(watch.event(800 * MS, closed, false, 0), Step::Wait);
         assert_eq!(watch.wake_ns(), Some(890 * MS));
         assert_eq!(watch.alarm(890 * MS), Step::Kill);
-        assert_eq!(watch.gone(), Step::Finish(3));
+        assert_eq!(watch.gone(true), Step::Finish(3));
     }
 
     #[test]
     fn a_command_that_ends_after_its_claim_is_lost_does_not_count_as_done() {
         let mut watch = running(1000);
         assert_eq!(watch.ended(850 * MS, 0, false, 0), Step::Terminate);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+        assert_eq!(watch.gone(true), Step::Finish(status::LOST));
 
         let mut watch = running(1000);
         assert_eq!(watch.event(800 * MS, timeout(), false, 0), Step::Terminate);
         assert_eq!(watch.ended(810 * MS, 0, false, 0), Step::Wait);
-        assert_eq!(watch.gone(), Step::Finish(status::LOST));
+        assert_eq!(watch.gone(true), Step::Finish(status::LOST));
     }
 }

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{ServeArgs, ServeSettings, Table};
-use crate::run::RunArgs;
+use crate::run::{GuardianArgs, RunArgs, StarterArgs};
 
 const HELP: &str = "\
 {about}
@@ -54,6 +54,10 @@ enum Command {
     #[command(args_override_self = true, help_template = SERVE_HELP, after_help = Table.to_string())]
     Serve(ServeArgs),
     Run(RunArgs),
+    #[command(hide = true)]
+    RunStarter(StarterArgs),
+    #[command(hide = true)]
+    RunGuardian(GuardianArgs),
 }
 
 /// What the process is asked to be.
@@ -61,6 +65,10 @@ enum Command {
 pub(crate) enum Invocation {
     Serve(ServeSettings),
     Run(RunArgs),
+    /// A helper of `monolock run`.
+    RunStarter(StarterArgs),
+    /// A helper of `monolock run`.
+    RunGuardian(GuardianArgs),
 }
 
 /// Why the process ends without doing anything.
@@ -81,6 +89,8 @@ pub(crate) fn parse(
     let cli = Cli::try_parse_from(normalised(&arguments)).map_err(|error| ending(&error, &arguments))?;
     let serve = match cli.command {
         Some(Command::Run(args)) => return Ok(Invocation::Run(args)),
+        Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),
+        Some(Command::RunGuardian(args)) => return Ok(Invocation::RunGuardian(args)),
         Some(Command::Serve(args)) => args,
         None => cli.serve,
     };

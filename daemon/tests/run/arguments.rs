@@ -90,11 +90,16 @@ fn a_mistake_is_one_line_and_64() {
         (&["--lease=1us", "lock", "--", "true"], "lease"),
         (&["--lease=1200h", "lock", "--", "true"], "lease"),
         (&["--lease=", "lock", "--", "true"], "lease"),
+        (&["-wait=1s", "-try", "lock", "--", "true"], "--try"),
         (&["-leese", "2s", "lock", "--", "true"], "-leese"),
         (&["--address=localhost", "lock", "--", "true"], "localhost"),
         (&["--address=localhost:x", "lock", "--", "true"], "localhost:x"),
         (&["--address=:", "lock", "--", "true"], "--address"),
         (&["--address=", "lock", "--", "true"], "--address"),
+        (&["--try", "--wait=1s", "lock", "--", "true"], "--wait"),
+        (&["--wait=-1s", "lock", "--", "true"], "wait"),
+        (&["--wait=soon", "lock", "--", "true"], "soon"),
+        (&["--kill-after=1", "lock", "--", "true"], "kill-after"),
         (&["--bad\nflag", "lock", "--", "true"], "bad"),
         (&["--lease=\u{1b}[2J", "lock", "--", "true"], "lease"),
     ] {
@@ -146,15 +151,22 @@ fn help_tells_every_setting_with_its_default_and_every_status() {
         let ended = run_to_end(monolock_run(&[flag]));
         let help = String::from_utf8(ended.stdout).unwrap();
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
-        for status in ["64", "69", "71", "74", "75", "76", "77", "126", "127", "128+n"] {
+        for status in ["64", "69", "70", "71", "74", "75", "76", "77", "126", "127", "128+n"] {
             assert!(
                 help.lines().any(|line| line.trim_start().starts_with(status)),
                 "{flag}: {status}\n{help}"
             );
         }
-        for setting in
-            ["--lease <DURATION>", "10s", "--address <HOST:PORT>", "MONOLOCK_ADDRESS", "127.0.0.1:7070"]
-        {
+        for setting in [
+            "--lease <DURATION>",
+            "10s",
+            "--wait <DURATION>",
+            "--try",
+            "--kill-after <DURATION>",
+            "--address <HOST:PORT>",
+            "MONOLOCK_ADDRESS",
+            "127.0.0.1:7070",
+        ] {
             assert!(help.contains(setting), "{flag}: {setting}\n{help}");
         }
     }

@@ -4,6 +4,7 @@
 //! holder gives it back, or 45 s later.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -55,11 +56,10 @@ impl Hanging {
     /// Begins to run it under the lock; returns once it hangs.
     fn run(&self, server: &Server, lease: &str) -> Run {
         let run = Run::start(locked(server.address, lease, "lock", &[self.path.to_str().unwrap()]));
-        let tasks = format!("/proc/{}/task", run.pid().as_raw_pid());
-        wait_for("the command's process", || {
-            let mut children =
-                std::fs::read_dir(&tasks).ok()?.map(|task| std::fs::read(task?.path().join("children")));
-            children.any(|children| children.is_ok_and(|pids| !pids.is_empty())).then_some(())
+        let inode = format!(":{} ", std::fs::metadata(&self.path).unwrap().ino());
+        wait_for("an exec that waits for the file", || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|lock| lock.contains("BREAKING") && lock.contains(&inode)).then_some(())
         });
         run
     }

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use crate::harness::{Server, wait_for};
-use crate::runs::{ATTEMPTS, LONG_LEASE, Run, only_line, wait_until_stopped};
+use crate::runs::{ATTEMPTS, LONG_LEASE, Run, monolock_run, only_line, reporting, wait_until_stopped};
 
 /// The documented status of a claim that was lost while the command ran.
 pub(crate) const LOST: Option<i32> = Some(74);
 
-const LEASE: Duration = Duration::from_secs(2);
+/// That of [`stubborn`].
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// Reports SIGTERM and goes on, with a child and a grandchild that ignore it.
 pub(crate) const STUBBORN: &str = "
@@ -21,7 +22,7 @@ pub(crate) const STUBBORN: &str = "
     echo ready
     while kill -0 $!; do wait $!; done 2>/dev/null";
 
-fn stubborn(server: &Server) -> Run {
+pub(crate) fn stubborn(server: &Server) -> Run {
     let mut run = Run::script(server, "2s", "lock", STUBBORN);
     assert_eq!([run.line(), run.line()], ["ready", "ready"]);
     run
@@ -86,6 +87,7 @@ fn lived_after_the_server_stopped(server: &Server) -> Duration {
     let ended = run.ended();
     assert_eq!(ended.code, LOST);
     assert!(only_line(&ended).contains("did not confirm"), "{ended:?}");
+    run.nothing_is_left();
     dead - stopped
 }
 
@@ -112,13 +114,38 @@ fn the_time_between_sigterm_and_sigkill_is_the_commands_to_end_in() {
 }
 
 #[test]
-fn a_run_that_was_stopped_beyond_its_lease_kills_the_group_when_it_goes_on() {
+fn the_time_between_sigterm_and_sigkill_can_be_shortened_and_not_stretched() {
+    let attempt = |kill_after: &str| {
+        let server = Server::start();
+        let script = reporting(STUBBORN);
+        let address = server.address.to_string();
+        let options = ["--address", &address, "--lease", "2s", "--kill-after", kill_after];
+        let mut run =
+            Run::start(monolock_run(&[&options[..], &["lock", "--", "sh", "-c", &script]].concat()));
+        assert_eq!([run.line(), run.line()], ["ready", "ready"]);
+        server.signal(Signal::TERM);
+        let (line, terminated) = run.line_at();
+        assert_eq!(line, "terminated");
+        let dead = run.report_end();
+        assert_eq!(run.ended().code, LOST);
+        dead - terminated
+    };
+    let fastest = (0..ATTEMPTS).map(|_| attempt("100ms")).min().unwrap();
+    assert!(fastest <= Duration::from_millis(300), "{fastest:?}");
+    assert!((0..ATTEMPTS).any(|_| attempt("1h") <= LEASE * 9 / 10));
+}
+
+#[test]
+fn a_run_that_was_stopped_beyond_its_lease_together_with_its_guardian_kills_the_group_when_it_goes_on() {
     let server = Server::start();
     let attempt = |attempt| {
         let name = format!("lock-{attempt}");
         let mut run = Run::script(&server, "500ms", &name, STUBBORN);
         assert_eq!([run.line(), run.line()], ["ready", "ready"]);
+        let guardian = run.guardian();
+        kill_process(guardian, Signal::STOP).unwrap();
         run.signal(Signal::STOP);
+        wait_until_stopped(guardian);
         wait_until_stopped(run.pid());
         let mut next = server.wait_in_line(&name, LONG_LEASE);
         next.acquired();
@@ -128,6 +155,7 @@ fn a_run_that_was_stopped_beyond_its_lease_kills_the_group_when_it_goes_on() {
         let ended = run.ended();
         assert_eq!(ended.code, LOST, "{ended:?}");
         only_line(&ended);
+        run.nothing_is_left();
         dead.saturating_duration_since(goes_on)
     };
     let fastest = (0..ATTEMPTS).map(attempt).min().unwrap();

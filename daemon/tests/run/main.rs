@@ -2,12 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod cut;
 mod deaf;
+mod guardian;
 mod hanging;
 #[path = "../server/harness.rs"]
 #[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
 mod harness;
 mod loss;
+mod patience;
 mod runs;
 mod signals;
 mod status;

@@ -54,7 +54,7 @@ pub(crate) struct Run {
     stderr: Option<Receiver<Vec<u8>>>,
     report: Receiver<Said>,
     /// Where the FIFO is.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// What a command reported, and when it came.
@@ -120,7 +120,7 @@ impl Run {
         let stdin = child.stdin.take();
         let stdout = whole(child.stdout.take().expect("piped above"));
         let stderr = child.stderr.take().map(whole);
-        Self { child, stdin, stdout, stderr, report, _directory: directory }
+        Self { child, stdin, stdout, stderr, report, directory }
     }
 
     /// The next line of the report.
@@ -185,6 +185,38 @@ impl Run {
     /// Sends a signal to `monolock run` alone.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("monolock run is there");
+    }
+
+    /// The guardian of the running command.
+    pub(crate) fn guardian(&self) -> Pid {
+        let parent = self.pid().as_raw_pid();
+        let children = format!("/proc/{parent}/task/{parent}/children");
+        wait_for("a guardian", || {
+            let children = std::fs::read_to_string(&children).ok()?;
+            let mut children = children.split_ascii_whitespace();
+            let guardian = children.find(|pid| {
+                let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+                name.is_ok_and(|name| name.trim() == "monolock-guard")
+            })?;
+            Pid::from_raw(guardian.parse().ok()?)
+        })
+    }
+
+    /// Waits until nobody lives who was started by it, itself included.
+    pub(crate) fn nothing_is_left(&self) {
+        wait_for("the end of all processes", || self.descendants().is_empty().then_some(()));
+    }
+
+    /// Everybody alive who has this run's FIFO in the environment.
+    pub(crate) fn descendants(&self) -> Vec<Pid> {
+        let mark = format!("REPORT={}", self.directory.path().join("report").display());
+        let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let ours = processes.filter(|process| {
+            // That of a zombie is empty.
+            let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+        });
+        ours.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?)).collect()
     }
 
     /// Waits until `monolock run` ends by itself and nobody holds its output.

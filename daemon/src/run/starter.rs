@@ -1,0 +1,156 @@
+//! The command's start: its process exists, and its group is known and guarded, before it becomes the command.
+//!
+//! A starter is this program again, as the leader of the new group. It becomes the command once the guardian lets it
+//! go. exec may hang (it reads a file, and a file may be on a network that is gone): it hangs there and nowhere else.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode};
+
+use protocol::Token;
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::stdio::dup2_stdin;
+
+use super::{THIS_PROGRAM, status};
+
+/// The subcommand's name.
+const NAME: &str = "run-starter";
+
+/// Travels with the command's standard input.
+const INPUT: u8 = b'i';
+
+/// Lets the starter go.
+const GO: u8 = b'g';
+
+/// The starter's first word: it becomes the command now. An errno follows if that failed.
+const BEGUN: u8 = b'b';
+
+/// `run-starter`: not for people.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StarterArgs {
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// What became of the command.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It has not been started.
+    No,
+    /// It runs or ran, or hangs in its exec.
+    Yes,
+    /// It cannot be run.
+    Failed(io::Error),
+}
+
+/// A line to the starter. It ends for the starter when nobody who could let it go is left.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: UnixStream,
+    heard: Vec<u8>,
+}
+
+impl Line {
+    /// For whoever lets the starter go, by [`let_go`].
+    pub(crate) fn for_guardian(&self) -> io::Result<OwnedFd> {
+        Ok(self.stream.try_clone()?.into())
+    }
+
+    /// For a group whose leader is no starter.
+    #[cfg(test)]
+    pub(crate) fn to_nobody() -> Self {
+        let (stream, _) = UnixStream::pair().unwrap();
+        Self { stream, heard: Vec::new() }
+    }
+
+    /// What is known of the command so far; exact once the starter or command has ended.
+    pub(crate) fn begun(&mut self) -> Begun {
+        let mut bytes = [0; 8];
+        // The end and an error leave it at what was heard.
+        while let Ok(count @ 1..) = self.stream.read(&mut bytes) {
+            self.heard.extend_from_slice(&bytes[..count]);
+        }
+        match self.heard[..] {
+            [] => Begun::No,
+            [_, a, b, c, d] => Begun::Failed(io::Error::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]))),
+            _ => Begun::Yes,
+        }
+    }
+}
+
+/// Makes a process that waits to become the command, in a group of its own.
+pub(crate) fn spawn(command: &[OsString], name: &str, token: Token) -> io::Result<(Child, Line)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    send_input(&ours)?;
+    let leader = Command::new(THIS_PROGRAM)
+        .arg0("monolock")
+        .args([NAME, "--"])
+        .args(command)
+        .env("MONOLOCK_LOCK", name)
+        .env("MONOLOCK_TOKEN", token.to_string())
+        .stdin(OwnedFd::from(theirs))
+        .process_group(0)
+        .spawn()?;
+    ours.set_nonblocking(true)?;
+    Ok((leader, Line { stream: ours, heard: Vec::new() }))
+}
+
+/// Lets the starter at the other end of this line go.
+pub(crate) fn let_go(line: impl AsFd) -> io::Result<()> {
+    rustix::io::write(line, &[GO])?;
+    Ok(())
+}
+
+/// The starter itself.
+pub(crate) fn start(args: &StarterArgs) -> ExitCode {
+    match become_command(&args.command) {
+        Ok(never) => match never {},
+        // Nobody hears more: `monolock run` is gone, or has been told.
+        Err(error) => ExitCode::from(status::of_spawn_error(&error)),
+    }
+}
+
+fn become_command(command: &[OsString]) -> io::Result<Infallible> {
+    let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    dup2_stdin(receive_input(&line)?)?;
+    // Should both `monolock run` and the guardian be killed, this at least ends with them.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    line.read_exact(&mut [0])?;
+    line.write_all(&[BEGUN])?;
+    let error = Command::new(&command[0]).args(&command[1..]).exec();
+    let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
+    line.write_all(&errno.to_ne_bytes())?;
+    Err(error)
+}
+
+/// Hands our standard input over: a starter's own is the line.
+fn send_input(line: &UnixStream) -> io::Result<()> {
+    let stdin = io::stdin();
+    let descriptors = [stdin.as_fd()];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)), "there is space for one");
+    sendmsg(line, &[IoSlice::new(&[INPUT])], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+fn receive_input(line: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(line, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptor.ok_or(ErrorKind::UnexpectedEof.into())
+}
