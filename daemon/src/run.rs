@@ -15,6 +15,7 @@ mod order;
 mod signals;
 pub(crate) mod starter;
 mod status;
+mod tls;
 mod vigil;
 mod voice;
 mod watch;
@@ -25,7 +26,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client::{Alarm, Connection, Event, boottime_ns};
+use client::{Alarm, Config, Connection, Event, boottime_ns};
 use protocol::Token;
 
 use crate::duration::parse_duration;
@@ -82,6 +83,8 @@ pub(crate) struct RunArgs {
     /// The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070].
     #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
     address: Option<String>,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
     /// The lock.
     name: String,
     /// The command and its arguments.
@@ -125,6 +128,14 @@ async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
             return status::USAGE;
         }
     };
+    let config = match args.tls.read() {
+        Ok(None) => Config::new(&address),
+        Ok(Some(tls)) => Config::new(&address).with_tls(tls),
+        Err(problem) => {
+            voice.say(format_args!("{problem}"));
+            return status::USAGE;
+        }
+    };
     let (mut signals, children, mut alarm) = match senses() {
         Ok(senses) => senses,
         Err(error) => return os_error(voice, "watching signals and time", &error),
@@ -133,7 +144,7 @@ async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
     let watch = Watch::new(acquire.lease, patience, args.kill_after.map(duration_ns));
     let wake_ns = watch.wake_ns();
     let connection = tokio::select! {
-        opened = Connection::open(&address, acquire) => match opened {
+        opened = Connection::open_as(&config, acquire) => match opened {
             Ok(connection) => connection,
             Err(error) => return fail(voice, &error),
         },

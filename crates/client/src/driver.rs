@@ -48,7 +48,16 @@ impl Connection {
     ///
     /// [`Error::Dial`].
     pub async fn open(address: &str, acquire: Acquire) -> Result<Self, Error> {
-        Self::open_with(&Config::new(address), acquire, 0).await
+        Self::open_as(&Config::new(address), acquire).await
+    }
+
+    /// The same as configured: over TLS, or with a dial timeout of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dial`].
+    pub async fn open_as(config: &Config, acquire: Acquire) -> Result<Self, Error> {
+        Self::open_with(config, acquire, 0).await
     }
 
     /// The same, as configured; `attempt` says at which of the addresses to begin.

@@ -15,4 +15,5 @@ mod runs;
 mod signals;
 mod status;
 mod streams;
+mod tls;
 mod turns;
