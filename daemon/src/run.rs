@@ -22,6 +22,7 @@ mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -303,7 +304,8 @@ impl Runner<'_> {
         let (leader, line) = starter::spawn(&self.args.command, &self.args.name, token)?;
         let group = Group::led_by(leader, line);
         let deadlines = self.watch.deadlines(self.connection.confirmed_ns());
-        let guard = Guard::spawn(group.id(), group.line_for_guardian()?, deadlines)?;
+        let connection = self.connection.as_fd().try_clone_to_owned()?;
+        let guard = Guard::spawn(group.id(), group.line_for_guardian()?, connection, deadlines)?;
         Ok(Guarded { group, guard })
     }
 
@@ -318,6 +320,8 @@ impl Runner<'_> {
     /// signals it any more.
     async fn finish(self, code: u8) -> u8 {
         let Self { guarded, connection, mut children, .. } = self;
+        // The guardian has it open too; a connection that is gone already needs no end.
+        let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Both);
         drop(connection);
         let Some(Guarded { group, mut guard }) = guarded else { return code };
         guard.dismiss();

@@ -1,6 +1,7 @@
 //! One claim on one TCP connection, on tokio.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -170,6 +171,13 @@ impl Connection {
 }
 
 /// Nobody confirms a claim whose connection is closed.
+/// For a process that keeps the connection open a little longer than this one: nothing may be read from it or written to it.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.socket().as_fd()
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         self.standing.lose();

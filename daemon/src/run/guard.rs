@@ -3,7 +3,7 @@
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::io::ioctl_fionbio;
@@ -36,8 +36,15 @@ pub(crate) enum Ended {
 }
 
 impl Guard {
-    /// Starts a guardian of this group, which lets the group's starter go, over this line, once it is ready.
-    pub(crate) fn spawn(group: Pid, line: OwnedFd, deadlines: Deadlines) -> io::Result<Self> {
+    /// Starts a guardian of this group, which lets the group's starter go, over this line, once it is ready. It holds the
+    /// connection open until the group is gone: when `monolock run` is killed, the kernel would close it, and the lock would
+    /// move while the guardian is still killing.
+    pub(crate) fn spawn(
+        group: Pid,
+        line: OwnedFd,
+        connection: OwnedFd,
+        deadlines: Deadlines,
+    ) -> io::Result<Self> {
         let (reader, mut orders) = io::pipe()?;
         ioctl_fionbio(&orders, true)?;
         orders.write_all(&Order::Watch(deadlines).encode())?;
@@ -46,7 +53,7 @@ impl Guard {
             .args([guardian::NAME, &group.as_raw_pid().to_string()])
             .stdin(reader)
             .stdout(line)
-            .stderr(Stdio::null())
+            .stderr(connection)
             .process_group(0)
             .spawn()?;
         Ok(Self { process, orders, told: deadlines, ended: None })

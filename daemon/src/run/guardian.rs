@@ -58,8 +58,11 @@ pub(crate) fn verdict(code: i32) -> Option<Verdict> {
     }
 }
 
-/// The guardian itself: orders come from standard input, standard output is the line to the starter.
+/// The guardian itself: orders come from standard input, standard output is the line to the starter, and standard error is
+/// the connection to the server, which is only held open.
 pub(crate) fn guard(args: &GuardianArgs) -> ExitCode {
+    // Its words would reach the server.
+    std::panic::set_hook(Box::new(|_| {}));
     let group = Pid::from_raw(args.group).expect("checked to be above 1");
     match Guardian::new(group).and_then(|mut guardian| guardian.watch()) {
         Ok(Verdict::Idle) => ExitCode::SUCCESS,

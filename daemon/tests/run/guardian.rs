@@ -98,6 +98,22 @@ fn a_stubborn_group_of_a_killed_run_is_dead_at_once() {
 }
 
 #[test]
+fn the_lock_of_a_killed_run_moves_only_when_its_command_is_dead() {
+    let server = Server::start();
+    // Several times: what is looked for is a race.
+    for attempt in 0..20 {
+        let name = format!("lock-{attempt}");
+        let script = "trap '' HUP TERM; echo $$; (cat <&3) 3<&0; echo ended";
+        let mut run = Run::script(&server, LONG, &name, script);
+        let command = Pid::from_raw(run.line().parse().unwrap()).unwrap();
+        let mut waiter = server.wait_in_line(&name, LONG_LEASE);
+        run.signal(Signal::KILL);
+        waiter.acquired();
+        assert!(!lives(command), "two under one lock");
+    }
+}
+
+#[test]
 fn a_run_that_is_killed_at_any_moment_leaves_nobody_behind() {
     let seed = std::env::var("MONOLOCK_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
