@@ -1,13 +1,13 @@
 //! The reactor: turns plans into submissions and completions into events.
 
 mod completions;
+mod deadlines;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::{opcode, squeue, types};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::time::{ClockId, clock_gettime};
@@ -359,13 +359,6 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// The caller's timeout or the reactor's next deadline, whichever is sooner.
-    fn sleep_limit(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let deadline_ns = [self.stalls.next_ns(), self.drains.next_ns()].into_iter().flatten().min();
-        let own = deadline_ns.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
-        [timeout, own].into_iter().flatten().min()
-    }
-
     /// The next thing that the last [`wait`](Self::wait) brought.
     pub fn next_event(&mut self) -> Option<Event<'_, T>> {
         self.take_back_buffer();
@@ -547,43 +540,6 @@ impl<T> Reactor<T> {
         self.list(key);
         data
     }
-
-    fn cut_drain(&mut self, key: Key) {
-        if self.connections.get(key).is_some_and(|connection| connection.phase == Phase::Draining) {
-            self.draining -= 1;
-            self.start_closing(key);
-        }
-    }
-
-    /// Acts on deadlines. Called with a drained queue only: a completion in it could be the progress that a deadline
-    /// asks for. Progress that did not reach the queue yet is seen by asking the socket.
-    fn fire_timers(&mut self) {
-        if self.drains.next_ns().is_none() && self.stalls.next_ns().is_none() {
-            return;
-        }
-        self.now_ns = monotonic_ns();
-        while let Some(key) = self.drains.pop_due(self.now_ns) {
-            self.cut_drain(key);
-        }
-        while let Some(key) = self.stalls.pop_due(self.now_ns) {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.has_stall_timer = false;
-            if !connection.is_open() || !connection.is_waiting_to_send() {
-                continue;
-            }
-            if is_writable(&connection.fd) {
-                connection.progress_ns = self.now_ns;
-            }
-            let deadline_ns = connection.progress_ns + self.io_timeout_ns;
-            if deadline_ns > self.now_ns {
-                connection.has_stall_timer = true;
-                self.stalls.push(deadline_ns, key);
-            } else {
-                connection.phase = Phase::Ended;
-                self.timed_out.push(key);
-            }
-        }
-    }
 }
 
 impl<T> Drop for Reactor<T> {
@@ -598,11 +554,6 @@ impl<T> Drop for Reactor<T> {
             self.buffers.leak();
         }
     }
-}
-
-fn is_writable(fd: &OwnedFd) -> bool {
-    let mut poll = [PollFd::new(fd, PollFlags::OUT)];
-    rustix::event::poll(&mut poll, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn monotonic_ns() -> u64 {
