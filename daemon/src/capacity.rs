@@ -64,7 +64,7 @@ impl Capacity {
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken| (taken < self.places).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Place(Arc::clone(self)))
+        Some(Place(Some(Arc::clone(self))))
     }
 
     /// Gives back places that were [kept](Place::keep).
@@ -76,20 +76,21 @@ impl Capacity {
 
 /// A place for one connection; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Capacity>);
+pub(crate) struct Place(Option<Arc<Capacity>>);
 
 impl Place {
-    /// Keeps the place taken beyond this value, whose memory a session need not spend. The keeper counts its places and gives
-    /// them back by number.
-    pub(crate) fn keep(self) {
-        // Balances the drop that follows.
-        self.0.taken.fetch_add(1, Ordering::Relaxed);
+    /// Keeps the place taken beyond this value, whose memory a session need not spend. The keeper counts its places
+    /// and gives them back by number.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.give_back(1);
+        if let Some(capacity) = &self.0 {
+            capacity.give_back(1);
+        }
     }
 }
 
