@@ -52,7 +52,7 @@ use protocol::{ErrorCode, Token};
 
 pub use table::{LOOK_AGAIN_NS, Table};
 pub use token::TokenSource;
-pub use view::{SessionView, State};
+pub use view::{LockView, SessionView, State};
 
 /// One look at the clocks and at the gate, made by the shard once a turn, after its wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! A million waiters on one lock cost no more steps than ten: counted in accesses to session and lock records.
+//! A million waiters on one lock cost no more steps than ten, and a slice of a million is a slice: counted in accesses to
+//! session and lock records.
 
 use std::sync::Arc;
 
@@ -120,4 +121,54 @@ fn a_million_sessions_that_come_up_early_are_looked_at_over_many_turns() {
         turns += 1;
     }
     assert!(turns >= MILLION / 1024);
+}
+
+const SLICE_SLOTS: u32 = 1024;
+
+/// Walks a table by slices; the most steps that one of them took, and how many records all of them saw.
+fn walk<T>(table: &Table<u32>, slice: impl Fn(&Table<u32>, u32) -> (Vec<T>, Option<u32>)) -> (u64, usize) {
+    let touched = || table.sessions.touched.get() + table.locks.touched.get();
+    let (mut most, mut seen, mut next) = (0, 0, Some(0));
+    while let Some(slot) = next {
+        let before = touched();
+        let (records, more) = slice(table, slot);
+        most = most.max(touched() - before);
+        seen += records.len();
+        next = more;
+    }
+    (most, seen)
+}
+
+#[test]
+fn a_slice_of_a_million_locks_or_of_a_million_waiters_costs_a_bounded_number_of_steps() {
+    let names = |table: &Table<u32>, slot| {
+        let (names, more) = table.names_from(slot, SLICE_SLOTS);
+        (names.cloned().collect(), more)
+    };
+    let sessions = |table: &Table<u32>, slot| {
+        let (sessions, more) = table.sessions_from(slot, SLICE_SLOTS);
+        (sessions.map(|(id, _)| id).collect(), more)
+    };
+    let mut apart = Crowd::new(0);
+    for conn in 1..MILLION {
+        let lease = Lease::from_ms(LEASE_MS).unwrap();
+        let request = Acquire { name: LockName::new(&format!("lock/{conn}")).unwrap(), lease };
+        apart.table.acquire(&apart.turn, conn, request, &mut apart.effects).unwrap();
+    }
+    let together = Crowd::new(MILLION);
+    // A session's slice looks at its slot and at its lock.
+    for (crowd, locks, claims) in [(&apart, MILLION, MILLION), (&together, 1, MILLION + 1)] {
+        assert_eq!(walk(&crowd.table, names), (u64::from(SLICE_SLOTS.min(locks)), locks as usize));
+        let (most, seen) = walk(&crowd.table, sessions);
+        println!("{locks} locks, {claims} claims: at most {most} steps a slice of sessions");
+        assert_eq!(seen, claims as usize);
+        assert!(most <= 3 * u64::from(SLICE_SLOTS));
+    }
+    let before = together.table.sessions.touched.get();
+    assert_eq!(together.table.lock("jobs").unwrap().waiters, MILLION);
+    assert_eq!(
+        together.table.sessions.touched.get(),
+        before,
+        "a queue's length is known without its waiters"
+    );
 }

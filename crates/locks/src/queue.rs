@@ -33,6 +33,11 @@ impl Queue {
         Self { head: NONE, tail: NONE, len: 0, aside: None }
     }
 
+    /// How many wait, suspects included.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }

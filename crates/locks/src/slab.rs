@@ -101,6 +101,23 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The records in `slots_max` slots from `from` on, and the slot to go on at unless these were the last.
+    pub(crate) fn records_from(
+        &self,
+        from: u32,
+        slots_max: u32,
+    ) -> (impl Iterator<Item = (u32, &T)>, Option<u32>) {
+        let end = from.saturating_add(slots_max).min(self.slots);
+        let record = |at: u32| {
+            self.touch();
+            match &self.chunks[at as usize / CHUNK_RECORDS][at as usize % CHUNK_RECORDS].content {
+                Content::Taken(record) => Some((at, record)),
+                Content::Free { .. } => None,
+            }
+        };
+        ((from..end).filter_map(record), (end < self.slots).then_some(end))
+    }
+
     /// Every index that was ever used is below this.
     pub(crate) fn slots(&self) -> u32 {
         self.slots
@@ -156,6 +173,28 @@ mod tests {
         assert_eq!(slab.insert('c'), a);
         assert_eq!(slab.get_mut(a, old), None);
         assert_eq!((slab[a], slab[b], slab.slots()), ('c', 'b', 2));
+    }
+
+    #[test]
+    fn slices_together_are_all_records_and_end_with_the_last_slot() {
+        let mut slab = Slab::new();
+        for n in 0..10 {
+            slab.insert(n);
+        }
+        for gone in [0, 4, 9] {
+            slab.remove(gone);
+        }
+        for slots_max in [1, 3, 10, u32::MAX] {
+            let (mut next, mut seen) = (Some(0), Vec::new());
+            while let Some(from) = next {
+                let (records, more) = slab.records_from(from, slots_max);
+                seen.extend(records.map(|(at, &record)| (at, record)));
+                next = more;
+            }
+            assert_eq!(seen, [1, 2, 3, 5, 6, 7, 8].map(|n| (n, n)), "{slots_max} slots a slice");
+        }
+        assert_eq!(slab.records_from(11, 5).0.count(), 0);
+        assert_eq!(slab.records_from(u32::MAX, u32::MAX).1, None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::index::NameIndex;
 use crate::record::{Holder, Lock, Place, Role, Session, Standing, Waiter};
 use crate::slab::{NONE, Slab};
 use crate::wheel::{NS_PER_TICK, Timer, Wheel};
-use crate::{Answer, Counts, Effect, Gate, Reason, SessionId, SessionView, TokenSource, Turn};
+use crate::{Answer, Counts, Effect, Gate, LockView, Reason, SessionId, SessionView, TokenSource, Turn};
 
 /// When an overdue session with unread input should be looked at again: one tick of the wheel, which is about the length of
 /// a shard's busy turn, after which its input has been read.
@@ -298,6 +298,13 @@ impl<C: Copy> Table<C> {
         })
     }
 
+    /// A lock that anybody holds, reserves or waits for.
+    pub fn lock(&self, name: &str) -> Option<LockView<'_>> {
+        let Lock { name, holder, queue } = &self.locks[self.find_lock(name)?];
+        let holder = (*holder != NONE).then(|| self.id(*holder));
+        Some(LockView { name, holder, waiters: queue.len() })
+    }
+
     /// Whether anybody holds this lock, reserves it or waits for it.
     pub fn contains(&self, name: &str) -> bool {
         self.find_lock(name).is_some()
@@ -315,9 +322,24 @@ impl<C: Copy> Table<C> {
         queue.into_iter().flat_map(|queue| queue.iter(&self.sessions)).map(|at| self.id(at))
     }
 
-    /// The names of all locks, in no order.
-    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.names.locks().map(|lock| &self.locks[lock].name)
+    /// The names of the locks in `slots_max` slots from `slot` on, and the slot to go on at, if there are more.
+    ///
+    /// A lock stays in its slot: a walk from 0 to the end over many turns sees one that is there all the time exactly once.
+    pub fn names_from(&self, slot: u32, slots_max: u32) -> (impl Iterator<Item = &Arc<str>>, Option<u32>) {
+        let (locks, next) = self.locks.records_from(slot, slots_max);
+        (locks.map(|(_, lock)| &lock.name), next)
+    }
+
+    /// The sessions in `slots_max` slots from `slot` on, and the slot to go on at, if there are more: for queues that are
+    /// too long for [`Table::waiters`] in one turn. What is said of [`Table::names_from`] holds for sessions too.
+    pub fn sessions_from(
+        &self,
+        slot: u32,
+        slots_max: u32,
+    ) -> (impl Iterator<Item = (SessionId, SessionView<'_, C>)>, Option<u32>) {
+        let (sessions, next) = self.sessions.records_from(slot, slots_max);
+        let view = |(at, session)| (self.id(at), SessionView::new(session, &self.locks[session.lock].name));
+        (sessions.map(view), next)
     }
 
     /// Grants a free lock to its first unsuspected waiter. A waiter whose own lease is over is not granted: it comes up in

@@ -1,10 +1,22 @@
-//! What can be seen of a session from outside.
+//! What can be seen of a session and of a lock from outside.
 
 use std::sync::Arc;
 
 use protocol::{Lease, Token};
 
+use crate::SessionId;
 use crate::record::{Role, Session, Standing};
+
+/// A lock, as the admin API sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockView<'a> {
+    /// Its name.
+    pub name: &'a Arc<str>,
+    /// Who holds it or has it reserved.
+    pub holder: Option<SessionId>,
+    /// How many wait for it, suspects included.
+    pub waiters: u32,
+}
 
 /// A session, as the shard and the admin API see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +40,8 @@ pub struct SessionView<'a, C> {
 pub enum State {
     /// It waits.
     Waiting {
+        /// Waiters of one lock are in the order of this number.
+        sequence: u64,
         /// When its ACQUIRE was applied.
         queued_ns: u64,
     },
@@ -50,7 +64,7 @@ pub enum State {
 impl<'a, C: Copy> SessionView<'a, C> {
     pub(crate) fn new(session: &Session<C>, lock: &'a Arc<str>) -> Self {
         let state = match &session.role {
-            Role::Waiter(waiter) => State::Waiting { queued_ns: waiter.queued_ns },
+            Role::Waiter(waiter) => State::Waiting { sequence: waiter.sequence, queued_ns: waiter.queued_ns },
             Role::Holder(holder) => {
                 let (token, granted_ns) = (holder.token, holder.granted_ns);
                 match holder.standing {

@@ -5,6 +5,7 @@ mod checked;
 mod leases;
 mod model;
 mod random_operations;
+mod slices;
 mod transcripts;
 
 #[path = "../common/random.rs"]

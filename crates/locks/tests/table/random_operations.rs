@@ -230,7 +230,7 @@ impl Pair {
         self.turn.gate = Gate::ShuttingDown;
         while self.checked.close_some(&self.turn, 3, Reason::Shutdown).0 {}
         assert_eq!(self.checked.table.counts(), Default::default());
-        assert_eq!(self.checked.table.names().count(), 0);
+        assert_eq!(self.checked.table.names_from(0, u32::MAX).0.count(), 0);
         assert_eq!(self.checked.table.next_deadline_ns(), None);
     }
 
