@@ -4,17 +4,14 @@ use std::fmt::Write;
 
 /// Characters that a terminal or a reader of lines may obey instead of showing: controls, line and paragraph
 /// separators, and those that reorder the text around them.
-pub(super) fn must_be_escaped(c: char) -> bool {
+pub(crate) fn must_be_escaped(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A whole line, with its newline, as it may be written. An escape reads `\u001b`, which is right in a JSON string
-/// too.
-pub(super) fn line(bytes: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes);
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let mut escaped = String::with_capacity(text.len() + 1);
+/// The text as it may be shown. An escape reads `\u001b`, which is right in a JSON string too.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if must_be_escaped(c) {
             write!(escaped, "\\u{:04x}", u32::from(c)).expect("a string takes everything");
@@ -22,8 +19,15 @@ pub(super) fn line(bytes: &[u8]) -> Vec<u8> {
             escaped.push(c);
         }
     }
-    escaped.push('\n');
-    escaped.into_bytes()
+    escaped
+}
+
+/// A whole line, with its newline, as it may be written.
+pub(super) fn line(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut line = escaped(text.strip_suffix('\n').unwrap_or(&text));
+    line.push('\n');
+    line.into_bytes()
 }
 
 #[cfg(test)]

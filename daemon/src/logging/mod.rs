@@ -5,7 +5,7 @@
 //! run out; when it is closed they go nowhere. Every control character of a line is escaped on its way out, so that
 //! nothing a client sends can break a line or reach a terminal.
 
-mod escape;
+pub(crate) mod escape;
 pub(crate) mod queue;
 
 use std::io;
