@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use super::{ServeArgs, ServeSettings, Table};
+use super::table::Table;
+use super::{ServeArgs, ServeSettings};
 use crate::run::{GuardianArgs, RunArgs, StarterArgs};
 
 const HELP: &str = "\
@@ -95,7 +96,7 @@ pub(crate) fn parse(
         None => cli.serve,
     };
     let settings = ServeSettings::resolve(&serve, variable);
-    settings.map(Invocation::Serve).map_err(|error| Ending::Usage(error.to_string()))
+    settings.map(Invocation::Serve).map_err(|mistakes| Ending::Usage(mistakes[0].to_string()))
 }
 
 /// The arguments with each long flag of Go's style, `-flag` or `-flag=value`, in GNU style; only before a `--`.
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn the_definitions_agree_with_each_other() {
         Cli::command().debug_assert();
-        for setting in super::super::SETTINGS {
+        for setting in super::super::table::SETTINGS {
             let long = setting.flag.trim_start_matches('-');
             assert!(Cli::command().get_arguments().any(|argument| argument.get_long() == Some(long)));
         }

@@ -1,23 +1,30 @@
 //! The server's settings: each one a flag with an environment variable. Flag beats variable beats default.
 
 mod address;
+mod admin;
 mod command;
+mod reading;
+mod table;
+mod values;
 
-use std::env;
-use std::fmt;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 pub(crate) use address::ListenAddress;
+pub(crate) use admin::{AdminAddress, HostName};
 pub(crate) use command::{Ending, Invocation, parse};
+pub(crate) use reading::environment_variable;
 
-use crate::duration::parse_duration;
 use crate::logging::{LogFormat, LogLevel};
-
-/// The most shards: as many CPUs as the kernel's affinity sets of usual size hold.
-const SHARDS_MAX: usize = 1024;
+use reading::{Mistake, Reader};
+use table::{
+    ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
+    SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
+};
+use values::{empty_or, log_format, log_level, path, path_or_dash, positive_duration, shard_count};
 
 /// What the server is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +33,12 @@ pub(crate) struct ServeSettings {
     pub(crate) listen: ListenAddress,
     /// The address of `/metrics`, `/healthz` and `/readyz`; none when off.
     pub(crate) ops_listen: Option<ListenAddress>,
+    /// The admin API; none when off.
+    pub(crate) admin: Option<AdminSettings>,
+    /// TLS on the protocol's port; plain when `None`.
+    pub(crate) tls: Option<TlsSettings>,
+    /// The path of the audit log, or `-` for standard output; none when off.
+    pub(crate) audit_log: Option<String>,
     /// The limit for one read of a started frame, for one write, and for the first frame after accept. Positive.
     pub(crate) io_timeout: Duration,
     pub(crate) log_level: LogLevel,
@@ -34,53 +47,31 @@ pub(crate) struct ServeSettings {
     pub(crate) shards: Option<NonZeroUsize>,
 }
 
-/// A setting as the user sees it.
-struct Setting {
-    flag: &'static str,
-    variable: &'static str,
-    default: &'static str,
-    meaning: &'static str,
+/// How the admin API is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AdminSettings {
+    pub(crate) listen: AdminAddress,
+    /// What a request's `Host` may name besides IP addresses and `localhost`.
+    pub(crate) hosts: Vec<HostName>,
 }
 
-const LISTEN: Setting = Setting {
-    flag: "-listen",
-    variable: "MONOLOCK_LISTEN_ADDRESS",
-    default: "0.0.0.0:7070",
-    meaning: "address of the lock protocol",
-};
-const OPS_LISTEN: Setting = Setting {
-    flag: "-ops-listen",
-    variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
-    default: "",
-    meaning: "/metrics, /healthz, /readyz; empty = off",
-};
-const IO_TIMEOUT: Setting = Setting {
-    flag: "-io-timeout",
-    variable: "MONOLOCK_IO_TIMEOUT",
-    default: "5s",
-    meaning: "limit of one read, one write, first frame",
-};
-const LOG_LEVEL: Setting = Setting {
-    flag: "-log-level",
-    variable: "MONOLOCK_LOG_LEVEL",
-    default: "info",
-    meaning: "debug, info, warn or error",
-};
-const LOG_FORMAT: Setting = Setting {
-    flag: "-log-format",
-    variable: "MONOLOCK_LOG_FORMAT",
-    default: "text",
-    meaning: "text or json, on standard error",
-};
-const SHARDS: Setting = Setting {
-    flag: "-shards",
-    variable: "MONOLOCK_SHARDS",
-    default: "",
-    meaning: "session threads; empty = one a usable CPU",
-};
+/// The files of TLS, all of them PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsSettings {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+    /// Makes it mutual TLS.
+    pub(crate) client_ca: Option<ClientCaSettings>,
+}
 
-/// In the order of the help's table.
-const SETTINGS: [&Setting; 6] = [&LISTEN, &OPS_LISTEN, &IO_TIMEOUT, &LOG_LEVEL, &LOG_FORMAT, &SHARDS];
+/// Who clients are, and what they may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientCaSettings {
+    /// The authorities that vouch for clients.
+    pub(crate) file: PathBuf,
+    /// Without it, every client may ask for every lock.
+    pub(crate) acl_file: Option<PathBuf>,
+}
 
 /// The server's flags, as given. What follows a flag is its value, also when it begins with a dash: so a mistake in it is
 /// reported under the flag's name.
@@ -90,6 +81,20 @@ pub(crate) struct ServeArgs {
     listen: Option<String>,
     #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = OPS_LISTEN.meaning)]
     ops_listen: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = ADMIN_LISTEN.meaning)]
+    admin_listen: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "NAMES", help = ADMIN_HOST.meaning)]
+    admin_host: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = TLS_CERT.meaning)]
+    tls_cert: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = TLS_KEY.meaning)]
+    tls_key: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = TLS_CLIENT_CA.meaning)]
+    tls_client_ca: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = ACL_FILE.meaning)]
+    acl_file: Option<String>,
+    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = AUDIT_LOG.meaning)]
+    audit_log: Option<String>,
     #[arg(long, allow_hyphen_values = true, value_name = "DURATION", help = IO_TIMEOUT.meaning)]
     io_timeout: Option<String>,
     #[arg(long, allow_hyphen_values = true, value_name = "LEVEL", help = LOG_LEVEL.meaning)]
@@ -100,111 +105,57 @@ pub(crate) struct ServeArgs {
     shards: Option<String>,
 }
 
-/// A value that a setting cannot take.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{source_name}: invalid value {value:?}: {problem}")]
-pub(crate) struct InvalidSetting {
-    /// The flag that the value came from, or the variable with the flag that it stands for.
-    source_name: String,
-    value: String,
-    problem: String,
-}
-
 impl ServeSettings {
     /// The settings of flags, and of variables as `variable` knows them.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them; at least one thing.
     pub(crate) fn resolve(
         args: &ServeArgs,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, InvalidSetting> {
-        Ok(Self {
-            listen: LISTEN.parse(&args.listen, &variable, str::parse)?,
-            ops_listen: OPS_LISTEN.parse(&args.ops_listen, &variable, empty_or(str::parse))?,
-            io_timeout: IO_TIMEOUT.parse(&args.io_timeout, &variable, positive_duration)?,
-            log_level: LOG_LEVEL.parse(&args.log_level, &variable, log_level)?,
-            log_format: LOG_FORMAT.parse(&args.log_format, &variable, log_format)?,
-            shards: SHARDS.parse(&args.shards, &variable, empty_or(shard_count))?,
-        })
+    ) -> Result<Self, Vec<Mistake>> {
+        let mut reader = Reader::new(variable);
+        let settings = Self::read(args, &mut reader);
+        reader.check_needs();
+        if reader.mistakes.is_empty() { Ok(settings) } else { Err(reader.mistakes) }
     }
-}
 
-impl Setting {
-    fn parse<T>(
-        &self,
-        flag: &Option<String>,
-        variable: impl Fn(&str) -> Option<String>,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<T, InvalidSetting> {
-        let (source_name, value) = match flag {
-            Some(value) => (self.flag.to_owned(), value.clone()),
-            None => match variable(self.variable).filter(|value| !value.is_empty()) {
-                Some(value) => (format!("{} ({})", self.variable, self.flag), value),
-                None => (self.flag.to_owned(), self.default.to_owned()),
-            },
-        };
-        parse(&value).map_err(|problem| InvalidSetting { source_name, value, problem })
-    }
-}
-
-/// A variable of this process's environment. What is not Unicode comes out with replacement characters, which
-/// no setting takes.
-pub(crate) fn environment_variable(name: &str) -> Option<String> {
-    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-}
-
-fn empty_or<T>(parse: impl Fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<Option<T>, String> {
-    move |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) }
-}
-
-fn positive_duration(text: &str) -> Result<Duration, String> {
-    let duration = parse_duration(text)?;
-    if duration.is_zero() { Err("the duration must be positive".into()) } else { Ok(duration) }
-}
-
-fn log_level(text: &str) -> Result<LogLevel, String> {
-    match text {
-        "debug" => Ok(LogLevel::Debug),
-        "info" => Ok(LogLevel::Info),
-        "warn" => Ok(LogLevel::Warn),
-        "error" => Ok(LogLevel::Error),
-        _ => Err("one of debug, info, warn, error is expected".into()),
-    }
-}
-
-fn log_format(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err("one of text, json is expected".into()),
-    }
-}
-
-fn shard_count(text: &str) -> Result<NonZeroUsize, String> {
-    let count = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= SHARDS_MAX);
-    count.ok_or_else(|| format!("a number from 1 to {SHARDS_MAX} is expected"))
-}
-
-/// All settings, as the help shows them.
-struct Table;
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<13} {:<28} {:<13} MEANING", "FLAG", "VARIABLE", "DEFAULT")?;
-        for Setting { flag, variable, default, meaning } in SETTINGS {
-            writeln!(f, "{flag:<13} {variable:<28} {default:<13} {meaning}")?;
+    /// In the order of the table, so that mistakes are told in it.
+    fn read(args: &ServeArgs, reader: &mut Reader<impl Fn(&str) -> Option<String>>) -> Self {
+        let listen = reader.read(&LISTEN, args.listen.as_ref(), str::parse);
+        let ops_listen = reader.read(&OPS_LISTEN, args.ops_listen.as_ref(), empty_or(str::parse));
+        let admin_listen = reader.read(&ADMIN_LISTEN, args.admin_listen.as_ref(), empty_or(str::parse));
+        let hosts = reader.read(&ADMIN_HOST, args.admin_host.as_ref(), HostName::list);
+        let cert = reader.read(&TLS_CERT, args.tls_cert.as_ref(), empty_or(path));
+        let key = reader.read(&TLS_KEY, args.tls_key.as_ref(), empty_or(path));
+        let client_ca = reader.read(&TLS_CLIENT_CA, args.tls_client_ca.as_ref(), empty_or(path));
+        let acl_file = reader.read(&ACL_FILE, args.acl_file.as_ref(), empty_or(path));
+        let client_ca = client_ca.map(|file| ClientCaSettings { file, acl_file });
+        Self {
+            listen,
+            ops_listen,
+            admin: admin_listen.map(|listen| AdminSettings { listen, hosts }),
+            tls: cert.zip(key).map(|(cert, key)| TlsSettings { cert, key, client_ca }),
+            audit_log: reader.read(&AUDIT_LOG, args.audit_log.as_ref(), empty_or(path_or_dash)),
+            io_timeout: reader.read(&IO_TIMEOUT, args.io_timeout.as_ref(), positive_duration),
+            log_level: reader.read(&LOG_LEVEL, args.log_level.as_ref(), log_level),
+            log_format: reader.read(&LOG_FORMAT, args.log_format.as_ref(), log_format),
+            shards: reader.read(&SHARDS, args.shards.as_ref(), empty_or(shard_count)),
         }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::table::SETTINGS;
     use super::*;
 
     fn resolve(args: ServeArgs, variables: &[(&str, &str)]) -> Result<ServeSettings, String> {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        ServeSettings::resolve(&args, variable).map_err(|error| error.to_string())
+        ServeSettings::resolve(&args, variable).map_err(|mistakes| mistakes[0].to_string())
     }
 
     fn some(text: &str) -> Option<String> {
@@ -217,6 +168,9 @@ mod tests {
         let expected = ServeSettings {
             listen: ":7070".parse().unwrap(),
             ops_listen: None,
+            admin: None,
+            tls: None,
+            audit_log: None,
             io_timeout: Duration::from_secs(5),
             log_level: LogLevel::Info,
             log_format: LogFormat::Text,
@@ -254,6 +208,10 @@ mod tests {
         for (variable, value) in [
             ("MONOLOCK_LISTEN_ADDRESS", "7070"),
             ("MONOLOCK_OPS_LISTEN_ADDRESS", "localhost"),
+            ("MONOLOCK_ADMIN_LISTEN_ADDRESS", "unix:relative"),
+            ("MONOLOCK_ADMIN_HOST", "a:80"),
+            ("MONOLOCK_TLS_CERT", "not\u{fffd}utf-8"),
+            ("MONOLOCK_AUDIT_LOG", "not\u{fffd}utf-8"),
             ("MONOLOCK_IO_TIMEOUT", "5"),
             ("MONOLOCK_LOG_LEVEL", "INFO"),
             ("MONOLOCK_LOG_FORMAT", "xml"),
@@ -264,6 +222,79 @@ mod tests {
             assert!(error.starts_with(&format!("{variable} (-")), "{error}");
             assert!(error.contains(&format!("): invalid value {value:?}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn settings_that_belong_together_come_together() {
+        let all = ServeArgs {
+            admin_listen: some("unix:/run/admin.sock"),
+            admin_host: some("Locks.Example"),
+            tls_cert: some("cert"),
+            tls_key: some("key"),
+            tls_client_ca: some("ca"),
+            acl_file: some("acl"),
+            audit_log: some("-"),
+            ..Default::default()
+        };
+        let settings = resolve(all.clone(), &[]).unwrap();
+        let hosts = vec!["locks.example".parse().unwrap()];
+        let listen = AdminAddress::Unix("/run/admin.sock".into());
+        assert_eq!(settings.admin, Some(AdminSettings { listen, hosts }));
+        let client_ca = Some(ClientCaSettings { file: "ca".into(), acl_file: Some("acl".into()) });
+        let tls = TlsSettings { cert: "cert".into(), key: "key".into(), client_ca };
+        assert_eq!(settings.tls, Some(tls));
+        assert_eq!(settings.audit_log.as_deref(), Some("-"));
+
+        let plain = ServeArgs { tls_client_ca: None, acl_file: None, ..all };
+        assert_eq!(resolve(plain, &[]).unwrap().tls.unwrap().client_ca, None);
+    }
+
+    #[test]
+    fn a_setting_without_what_it_needs_is_one_line_that_names_both() {
+        for (variables, line) in [
+            (&[("MONOLOCK_TLS_CERT", "c")][..], "MONOLOCK_TLS_CERT (-tls-cert) needs -tls-key as well"),
+            (&[("MONOLOCK_TLS_KEY", "k")], "MONOLOCK_TLS_KEY (-tls-key) needs -tls-cert as well"),
+            (
+                &[("MONOLOCK_TLS_CLIENT_CA", "a")],
+                "MONOLOCK_TLS_CLIENT_CA (-tls-client-ca) needs -tls-cert and -tls-key as well",
+            ),
+            (
+                &[("MONOLOCK_TLS_CERT", "c"), ("MONOLOCK_TLS_KEY", "k"), ("MONOLOCK_ACL_FILE", "l")],
+                "MONOLOCK_ACL_FILE (-acl-file) needs -tls-client-ca as well",
+            ),
+            (
+                &[("MONOLOCK_ADMIN_HOST", "h")],
+                "MONOLOCK_ADMIN_HOST (-admin-host) needs -admin-listen as well",
+            ),
+        ] {
+            assert_eq!(resolve(ServeArgs::default(), variables), Err(line.to_owned()));
+        }
+        let args = ServeArgs { acl_file: some("acl"), ..Default::default() };
+        assert_eq!(resolve(args, &[]), Err("-acl-file needs -tls-client-ca as well".to_owned()));
+        // An empty flag unsets its variable.
+        let args = ServeArgs { tls_key: some(""), ..Default::default() };
+        let both = [("MONOLOCK_TLS_CERT", "c"), ("MONOLOCK_TLS_KEY", "k")];
+        assert_eq!(
+            resolve(args, &both),
+            Err("MONOLOCK_TLS_CERT (-tls-cert) needs -tls-key as well".to_owned())
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_found_once() {
+        let args = ServeArgs {
+            listen: some("nowhere"),
+            tls_cert: some("\u{fffd}"),
+            tls_key: some("key"),
+            acl_file: some("acl"),
+            shards: some("0"),
+            ..Default::default()
+        };
+        let mistakes = ServeSettings::resolve(&args, |_| None).unwrap_err();
+        let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        let starts = ["-listen: ", "-tls-cert: ", "-shards: ", "-acl-file needs"];
+        assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+        assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{lines:#?}");
     }
 
     #[test]

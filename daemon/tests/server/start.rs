@@ -97,7 +97,8 @@ fn a_mistake_is_one_line_that_names_the_flag_and_opens_no_port() {
     // A server that came as far as opening the port would find it taken, and say that instead.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    let mistakes: [(&[&str], &str); 8] = [
+    let long_socket = format!("unix:/{}", "x".repeat(107));
+    let mistakes: [(&[&str], &str); 18] = [
         (&["-io-timeout", "5"], "io-timeout"),
         (&["-io-timeout", "-5s"], "io-timeout"),
         (&["-io-timeout", "0s"], "io-timeout"),
@@ -105,6 +106,16 @@ fn a_mistake_is_one_line_that_names_the_flag_and_opens_no_port() {
         (&["-log-format", "xml"], "log-format"),
         (&["-shards", "0"], "shards"),
         (&["-ops-listen", "nowhere"], "ops-listen"),
+        (&["-tls-cert", "c"], "-tls-cert needs -tls-key"),
+        (&["-tls-key", "k"], "-tls-key needs -tls-cert"),
+        (&["-tls-client-ca", "a"], "-tls-client-ca needs -tls-cert and -tls-key"),
+        (&["-tls-cert", "c", "-tls-key", "k", "-acl-file", "l"], "-acl-file needs -tls-client-ca"),
+        (&["-admin-host", "h"], "-admin-host needs -admin-listen"),
+        (&["-admin-listen", ":0", "-admin-host", "h:80"], "-admin-host: invalid value"),
+        (&["-admin-listen", "nowhere"], "-admin-listen: invalid value"),
+        (&["-admin-listen", "unix:"], "-admin-listen: invalid value"),
+        (&["-admin-listen", "unix:relative"], "-admin-listen: invalid value"),
+        (&["-admin-listen", &long_socket], "-admin-listen: invalid value"),
         (&["-no-such-flag"], "no-such-flag"),
     ];
     for (flags, named) in mistakes {

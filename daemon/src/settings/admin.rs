@@ -1,0 +1,153 @@
+//! Where the admin API listens, and under which names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::{ListenAddress, values};
+
+/// The longest path of a Unix socket: sun_path of sockaddr_un is 108 bytes, and a NUL ends it.
+const UNIX_PATH_LEN_MAX: usize = 107;
+
+/// The longest host name and the longest of its labels: RFC 1035, 2.3.4.
+const HOST_NAME_LEN_MAX: usize = 253;
+const LABEL_LEN_MAX: usize = 63;
+
+/// `host:port`, or `unix:/path`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AdminAddress {
+    Tcp(ListenAddress),
+    /// An absolute path that fits into a socket's address.
+    Unix(PathBuf),
+}
+
+impl FromStr for AdminAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(path) = text.strip_prefix("unix:") else { return text.parse().map(Self::Tcp) };
+        if !path.starts_with('/') {
+            return Err("an absolute path is expected after unix:".into());
+        }
+        if path.len() > UNIX_PATH_LEN_MAX {
+            return Err(format!("the path of a Unix socket has at most {UNIX_PATH_LEN_MAX} bytes"));
+        }
+        values::path(path).map(Self::Unix)
+    }
+}
+
+impl fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", Path::display(path)),
+        }
+    }
+}
+
+/// The name of a host, without a port. It equals a text in any case of its letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostName(String);
+
+impl HostName {
+    /// Names with commas between them, and spaces where they like.
+    pub(super) fn list(text: &str) -> Result<Vec<Self>, String> {
+        if text.is_empty() {
+            Ok(Vec::new())
+        } else {
+            text.split(',').map(|name| name.trim().parse()).collect()
+        }
+    }
+}
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_label = |label: &str| {
+            (1..=LABEL_LEN_MAX).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        // A browser takes what ends in a number for an IPv4 address. Those need no listing.
+        let ends_in_number =
+            text.rsplit('.').next().is_some_and(|label| label.bytes().all(|b| b.is_ascii_digit()));
+        if text.len() > HOST_NAME_LEN_MAX || !text.split('.').all(is_label) || ends_in_number {
+            return Err(format!(
+                "{text:?} is not a host name: names without ports are expected, as in a.example,b"
+            ));
+        }
+        Ok(Self(text.to_ascii_lowercase()))
+    }
+}
+
+impl PartialEq<str> for HostName {
+    fn eq(&self, other: &str) -> bool {
+        self.0.eq_ignore_ascii_case(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_api_listens_on_an_address_or_on_a_unix_socket() {
+        for text in ["127.0.0.1:9091", ":9091", "unix:/run/monolock/admin.sock", "unix:/a b:c"] {
+            assert_eq!(text.parse::<AdminAddress>().unwrap().to_string(), text);
+        }
+        let longest = format!("unix:/{}", "x".repeat(UNIX_PATH_LEN_MAX - 1));
+        let AdminAddress::Unix(path) = longest.parse().unwrap() else { panic!() };
+        // The standard library's limit is the system's.
+        assert!(std::os::unix::net::SocketAddr::from_pathname(&path).is_ok());
+        assert!(std::os::unix::net::SocketAddr::from_pathname(path.join("x")).is_err());
+
+        let too_long = format!("{longest}x");
+        for text in ["", "unix:", "unix:7070", "unix:run/a", "unix:@a", "unix:/a\u{fffd}", "unix", &too_long]
+        {
+            assert!(text.parse::<AdminAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn host_names_are_listed_with_commas_and_equal_in_any_case() {
+        let names = HostName::list("locks.Example, a-b_c,x,0a").unwrap();
+        assert_eq!(names.len(), 4);
+        assert!(names[0] == *"LOCKS.example" && names[0] != *"locks" && names[1] == *"a-b_c");
+        assert_eq!(HostName::list(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_no_host_name_is_called_by_itself() {
+        let (label, name) = ("a".repeat(64), "a.".repeat(127));
+        for text in [
+            ",",
+            "a,",
+            "a,,b",
+            "a:80",
+            "http://a",
+            "a/b",
+            "*",
+            "*.example",
+            "a b",
+            ".a",
+            "a.",
+            "-a",
+            "a-",
+            "é",
+            "127.0.0.1",
+            "[::1]",
+            "::1",
+            "a.7",
+            "a\nb",
+            &label,
+            &name,
+        ] {
+            let problem = HostName::list(text).unwrap_err();
+            assert!(problem.contains("is not a host name"), "{text}: {problem}");
+            assert!(!problem.contains(char::is_control), "{problem:?}");
+        }
+        assert!(HostName::list("good,b:1").unwrap_err().starts_with("\"b:1\" is not"));
+    }
+}

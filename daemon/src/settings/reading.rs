@@ -1,0 +1,109 @@
+//! Where each setting comes from: flag beats variable beats default.
+
+use std::env;
+
+use super::table::{NEEDS, Setting};
+
+/// Where a setting's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Flag,
+    Variable,
+    Default,
+}
+
+/// A setting's value as it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) setting: &'static Setting,
+    pub(crate) text: String,
+    pub(crate) origin: Origin,
+}
+
+/// What is wrong with the settings: the operator's mistake.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Mistake {
+    /// A value that the setting cannot take.
+    #[error("{name}: invalid value {value:?}: {problem}")]
+    Value { name: String, value: String, problem: String },
+    /// A setting that means nothing without another one.
+    #[error("{name} needs {} as well", missing.join(" and "))]
+    Alone { name: String, missing: Vec<&'static str> },
+}
+
+/// Reads settings one by one, and keeps what was given and what is wrong with it.
+pub(super) struct Reader<V> {
+    pub(super) variable: V,
+    pub(super) given: Vec<Given>,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+impl Given {
+    fn new(
+        setting: &'static Setting,
+        flag: Option<&String>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let (text, origin) = match flag {
+            Some(text) => (text.clone(), Origin::Flag),
+            None => match variable(setting.variable).filter(|text| !text.is_empty()) {
+                Some(text) => (text, Origin::Variable),
+                None => (setting.default.to_owned(), Origin::Default),
+            },
+        };
+        Self { setting, text, origin }
+    }
+
+    /// The flag that the value came from, or the variable with the flag that it stands for.
+    pub(crate) fn name(&self) -> String {
+        match self.origin {
+            Origin::Variable => format!("{} ({})", self.setting.variable, self.setting.flag),
+            Origin::Flag | Origin::Default => self.setting.flag.to_owned(),
+        }
+    }
+}
+
+impl<V: Fn(&str) -> Option<String>> Reader<V> {
+    pub(super) fn new(variable: V) -> Self {
+        Self { variable, given: Vec::new(), mistakes: Vec::new() }
+    }
+
+    /// The setting's value; its default after a mistake, so that reading goes on and finds the others.
+    pub(super) fn read<T>(
+        &mut self,
+        setting: &'static Setting,
+        flag: Option<&String>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> T {
+        let given = Given::new(setting, flag, &self.variable);
+        let value = parse(&given.text).unwrap_or_else(|problem| {
+            self.mistakes.push(Mistake::Value { name: given.name(), value: given.text.clone(), problem });
+            parse(setting.default).expect("a default is a valid value")
+        });
+        self.given.push(given);
+        value
+    }
+
+    /// After all have been read: are those there that others need?
+    pub(super) fn check_needs(&mut self) {
+        let given = |setting: &Setting| {
+            self.given.iter().find(|given| given.setting == setting).expect("every setting is read")
+        };
+        for (setting, needed) in NEEDS {
+            let missing: Vec<_> = needed
+                .iter()
+                .filter(|needed| given(needed).text.is_empty())
+                .map(|needed| needed.flag)
+                .collect();
+            if !given(setting).text.is_empty() && !missing.is_empty() {
+                self.mistakes.push(Mistake::Alone { name: given(setting).name(), missing });
+            }
+        }
+    }
+}
+
+/// A variable of this process's environment. What is not Unicode comes out with replacement characters, which
+/// no setting takes.
+pub(crate) fn environment_variable(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
