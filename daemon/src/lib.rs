@@ -21,6 +21,8 @@ mod run;
 mod server;
 mod settings;
 mod shard;
+#[allow(dead_code, unused_imports, reason = "intake and shards take it up next")]
+mod tls;
 mod vital;
 
 use std::ffi::OsString;

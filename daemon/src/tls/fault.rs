@@ -1,0 +1,49 @@
+//! Why a TLS session ends: whose fault it is, in words for a log line.
+
+use rustls::{AlertDescription, Error};
+
+/// Why a session cannot go on.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The client does not want us; mostly, it does not trust our certificate.
+    #[error("the client ended TLS with the alert {0:?}")]
+    Refused(AlertDescription),
+    #[error("the client sent no certificate")]
+    NoCertificate,
+    #[error("the client's certificate is not accepted: {0}")]
+    Certificate(Error),
+    /// It was good enough for the session that the client resumes, and is not any more.
+    #[error("the certificate of a resumed session is not accepted any more: {0}")]
+    ResumedCertificate(Error),
+    #[error("the client's certificate names no usable identity: {0}")]
+    Identity(String),
+    #[error("the client and this server have no TLS in common: {0}")]
+    NothingInCommon(Error),
+    /// Also what speaks no TLS at all.
+    #[error("the client broke TLS: {0}")]
+    Protocol(Error),
+    #[error("the client sent a handshake message of more than {0} bytes")]
+    MessageTooLong(usize),
+    /// TLS 1.2 has no way to change keys within a session.
+    #[error("the session has sent as much as TLS 1.2 allows under one key")]
+    KeyExhausted,
+    #[error("this server failed in TLS: {0}")]
+    Server(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::AlertReceived(alert) => Self::Refused(alert),
+            Error::NoCertificatesPresented => Self::NoCertificate,
+            Error::InvalidCertificate(_) => Self::Certificate(error),
+            Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Self::NothingInCommon(error),
+            Error::FailedToGetCurrentTime
+            | Error::FailedToGetRandomBytes
+            | Error::EncryptError
+            | Error::General(_)
+            | Error::Other(_) => Self::Server(error),
+            _ => Self::Protocol(error),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! TLS without sockets: certificates from files, what the server offers, and the session of one connection.
+//!
+//! Bytes come in and go out through plain buffers, so intake and shards decide how they are carried.
+
+mod fault;
+mod files;
+mod identity;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::Ticketer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+
+pub(crate) use fault::Fault;
+pub(crate) use files::{Certificate, ClientCa, FileError};
+pub(crate) use session::Session;
+
+/// TLS 1.3 tickets sent after a handshake. A client of a lock server has one connection at a time, and each answer to a ticket
+/// brings a new one.
+const TICKETS: usize = 1;
+
+/// What the server offers to new connections: its certificate, and whom it asks for one. Cheap to clone.
+///
+/// Each has ticket keys of its own: what was agreed under one is not resumed under another.
+#[derive(Debug, Clone)]
+pub(crate) struct Config(Arc<Offer>);
+
+#[derive(Debug)]
+struct Offer {
+    server: Arc<ServerConfig>,
+    /// Looks at the certificates of clients; `None` where they need none.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+/// The system gave no random bytes for the keys of tickets.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up TLS: {0}")]
+pub(crate) struct SetupError(#[from] rustls::Error);
+
+impl Config {
+    /// TLS 1.2 and 1.3 with this certificate. With authorities, a client must show a certificate that one of them vouches for.
+    pub(crate) fn new(certificate: &Certificate, authorities: Option<&ClientCa>) -> Result<Self, SetupError> {
+        let provider = rustls::crypto::ring::default_provider();
+        Self::with(certificate, authorities, provider, Arc::new(DefaultTimeProvider))
+    }
+
+    fn with(
+        certificate: &Certificate,
+        authorities: Option<&ClientCa>,
+        provider: CryptoProvider,
+        clock: Arc<dyn TimeProvider>,
+    ) -> Result<Self, SetupError> {
+        let provider = Arc::new(provider);
+        let verifier = authorities.map(|authorities| verifier(authorities.roots(), &provider));
+        let offered = match &verifier {
+            Some(verifier) => Arc::clone(verifier),
+            None => Arc::new(NoClientAuth),
+        };
+        let mut server = ServerConfig::builder_with_details(provider, clock)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+            .with_client_cert_verifier(offered)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certificate.key())));
+        server.ticketer = Ticketer::new()?;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = TICKETS;
+        Ok(Self(Arc::new(Offer { server: Arc::new(server), verifier })))
+    }
+}
+
+fn verifier(roots: Arc<RootCertStore>, provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVerifier> {
+    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider))
+        .build()
+        .expect("there is an authority, and no revocation list that could be wrong")
+}

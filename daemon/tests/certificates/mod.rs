@@ -1,0 +1,142 @@
+//! Certificates for tests, made by the real openssl in a temporary folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A folder with authorities, and with the certificates that they signed: `NAME.pem` and `NAME.key` each. `ca` is there from
+/// the start.
+pub(crate) struct Certificates(TempDir);
+
+/// What a certificate says. Without extensions it is X.509 v1.
+#[derive(Clone, Copy)]
+pub(crate) struct Says<'a> {
+    /// As openssl writes subjects: `/CN=name`; `/` is none.
+    pub(crate) subject: &'a str,
+    /// Lines of an openssl extension section.
+    pub(crate) extensions: &'a str,
+    pub(crate) key: Key,
+    /// From and until when, as openssl takes it: `YYYYMMDDhhmmssZ`.
+    pub(crate) valid: (&'a str, &'a str),
+    /// The authority that signs.
+    pub(crate) by: &'a str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key {
+    Ed25519,
+    P256,
+    Rsa2048,
+}
+
+/// From long ago until far away.
+pub(crate) const ALWAYS: (&str, &str) = ("20200101000000Z", "20990101000000Z");
+
+/// Over.
+pub(crate) const EXPIRED: (&str, &str) = ("20200101000000Z", "20200201000000Z");
+
+/// Not begun.
+pub(crate) const FUTURE: (&str, &str) = ("20980101000000Z", "20990101000000Z");
+
+impl Default for Says<'_> {
+    fn default() -> Self {
+        Self {
+            subject: "/CN=somebody",
+            extensions: "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            key: Key::P256,
+            valid: ALWAYS,
+            by: "ca",
+        }
+    }
+}
+
+const SETTINGS: &str = "
+[ca]
+default_ca = all
+[all]
+database = index.txt
+new_certs_dir = .
+rand_serial = yes
+unique_subject = no
+default_md = default
+policy = any
+preserve = yes
+[any]
+commonName = optional
+";
+
+impl Certificates {
+    pub(crate) fn new() -> Self {
+        let all = Self(tempfile::tempdir().unwrap());
+        fs::write(all.path("settings"), SETTINGS).unwrap();
+        fs::write(all.path("index.txt"), "").unwrap();
+        all.authority("ca");
+        all
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    /// Makes an authority.
+    pub(crate) fn authority(&self, name: &str) {
+        self.key(name, Key::P256);
+        let (key, cert, subject) = (format!("{name}.key"), format!("{name}.pem"), format!("/CN={name}"));
+        self.openssl(&[
+            "req", "-x509", "-new", "-key", &key, "-subj", &subject, "-days", "9999", "-out", &cert,
+        ]);
+    }
+
+    /// Makes a key and a certificate for it.
+    pub(crate) fn issue(&self, name: &str, says: Says<'_>) {
+        self.key(name, says.key);
+        let [key, request, cert, extensions] =
+            ["key", "csr", "pem", "extensions"].map(|kind| format!("{name}.{kind}"));
+        let (ca, ca_key) = (format!("{}.pem", says.by), format!("{}.key", says.by));
+        self.openssl(&["req", "-new", "-utf8", "-key", &key, "-subj", says.subject, "-out", &request]);
+        let (from, until) = says.valid;
+        let mut sign = vec!["ca", "-batch", "-notext", "-utf8", "-config", "settings", "-cert", &ca];
+        sign.extend([
+            "-keyfile",
+            &ca_key,
+            "-startdate",
+            from,
+            "-enddate",
+            until,
+            "-in",
+            &request,
+            "-out",
+            &cert,
+        ]);
+        if !says.extensions.is_empty() {
+            fs::write(self.path(&extensions), says.extensions).unwrap();
+            sign.extend(["-extfile", &extensions]);
+        }
+        self.openssl(&sign);
+    }
+
+    fn key(&self, name: &str, key: Key) {
+        let file = format!("{name}.key");
+        let mut make = vec!["genpkey", "-out", &file, "-algorithm"];
+        make.extend(match key {
+            Key::Ed25519 => &["ED25519"][..],
+            Key::P256 => &["EC", "-pkeyopt", "ec_paramgen_curve:P-256"],
+            Key::Rsa2048 => &["RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
+        });
+        self.openssl(&make);
+    }
+
+    /// Runs openssl in the folder; what it prints to standard output.
+    pub(crate) fn openssl(&self, arguments: &[&str]) -> Vec<u8> {
+        let ran = Command::new("openssl").args(arguments).current_dir(&self.0).output();
+        let ran = ran.expect("openssl is there");
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        ran.stdout
+    }
+}
