@@ -1,0 +1,201 @@
+//! What `deploy/` says of the server, held against the server.
+#![forbid(unsafe_code)]
+
+#[path = "server/harness.rs"]
+#[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
+mod harness;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use seccompiler::BpfMap;
+
+use harness::{MONOLOCK, Server};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file)
+}
+
+fn read(file: &str) -> String {
+    let path = deploy(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Standard output of a program that must succeed and complain about nothing.
+fn output_of(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success() && stderr.is_empty(), "{command:?}: {stdout}{stderr}");
+    stdout
+}
+
+/// The words of metrics, variables and labels.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+fn words_with<'a>(text: &'a str, prefixes: &'a [&str]) -> BTreeSet<&'a str> {
+    words(text).filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))).collect()
+}
+
+#[test]
+fn the_environment_file_has_every_setting_and_sets_none() {
+    let file = read("systemd/monolock.env");
+    let help = output_of(Command::new(MONOLOCK).arg("--help"));
+    assert_eq!(words_with(&file, &["MONOLOCK_"]), words_with(&help, &["MONOLOCK_"]));
+    let set: Vec<&str> = file.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(set, [""; 0]);
+}
+
+#[test]
+fn a_server_takes_every_example_of_the_environment_file_that_names_no_file() {
+    let file = read("systemd/monolock.env");
+    let settings = file.lines().filter_map(|line| line.strip_prefix('#')?.split_once('='));
+    let mut command = Command::new(MONOLOCK);
+    for (variable, value) in settings.filter(|(_, value)| !value.contains('/')) {
+        let is_address = variable.ends_with("_ADDRESS");
+        command.env(variable, if is_address { "127.0.0.1:0" } else { value });
+    }
+    Server::spawn(command).hold("lock", LEASE);
+}
+
+#[test]
+fn every_metric_and_label_of_the_alerts_is_in_a_scrape() {
+    let alerts = read("prometheus/alerts.yml");
+    let (_, scrape) = Server::start().get("/metrics");
+    let scraped = words_with(&scrape, &["monolock_", "process_"]);
+    let named = words_with(&alerts, &["monolock_", "process_"]);
+    assert!(named.contains("monolock_releases_total"), "{named:?}");
+    let missing: Vec<_> = named.difference(&scraped).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    // `reason="expired"` and the like; Prometheus itself adds the job and writes bounds as it likes.
+    let pairs = alerts.split(['{', '}', ',', ' ', '(', ')']).filter(|part| part.contains("=\""));
+    for pair in pairs.filter(|pair| !pair.starts_with("job=")) {
+        assert!(scrape.contains(pair), "{pair}");
+    }
+}
+
+#[test]
+fn every_alert_has_a_test_in_which_it_fires() {
+    let alerts = read("prometheus/alerts.yml");
+    let tests = read("prometheus/alerts_test.yml");
+    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(!names.is_empty());
+    for name in names {
+        assert!(tests.contains(&format!("{{alertname=\"{name}\"}}")), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs promtool, which .ci/run installs before it runs this"]
+fn promtool_takes_the_rules_their_tests_and_the_scrape_configuration() {
+    for arguments in [
+        &["check", "rules", "--lint-fatal", "alerts.yml"][..],
+        &["test", "rules", "alerts_test.yml"],
+        &["check", "config", "--syntax-only", "scrape.yml"],
+    ] {
+        output_of(Command::new("promtool").args(arguments).current_dir(deploy("prometheus")));
+    }
+}
+
+#[test]
+#[ignore = "needs systemd-analyze, which .ci/run installs before it runs this"]
+fn systemd_takes_the_unit_without_a_word() {
+    let directory = tempfile::tempdir().unwrap();
+    let unit = directory.path().join("monolock.service");
+    let installed = "/usr/bin/monolock";
+    let text = read("systemd/monolock.service");
+    assert!(text.contains(installed));
+    // It wants the program to be there.
+    std::fs::write(&unit, text.replace(installed, MONOLOCK)).unwrap();
+    let said = output_of(Command::new("systemd-analyze").arg("verify").arg(&unit));
+    assert_eq!(said, "");
+    let sysusers = deploy("systemd/monolock.sysusers");
+    let planned = Command::new("systemd-sysusers").arg("--dry-run").arg(sysusers).output().unwrap();
+    assert!(planned.status.success(), "{planned:?}");
+}
+
+/// Where this test's program, started anew, forbids itself all but the unit's calls and becomes the server.
+const CONFINED: &str = "TEST_CONFINED";
+
+#[test]
+#[ignore = "needs systemd-analyze, which .ci/run installs before it runs this"]
+fn the_server_makes_no_system_call_that_the_unit_forbids() {
+    if std::env::var_os(CONFINED).is_some() {
+        seccompiler::apply_filter_all_threads(&filter()["server"]).expect("the filter is taken");
+        let error = std::os::unix::process::CommandExt::exec(
+            Command::new(MONOLOCK)
+                .args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0"])
+                .env_remove(CONFINED),
+        );
+        panic!("{error}");
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let test = "the_server_makes_no_system_call_that_the_unit_forbids";
+    command.args([test, "--exact", "--ignored", "--nocapture"]).env(CONFINED, "1");
+    let mut server = Server::spawn(command);
+    let (mut holder, _) = server.hold("lock", LEASE);
+    let mut waiter = server.wait_in_line("lock", LEASE);
+    holder.heartbeat();
+    holder.acquired();
+    holder.close();
+    waiter.acquired();
+    server.wait_for_metric("monolock_handover_seconds_count", 1.0);
+    assert_eq!(server.get("/readyz").0, 200);
+    server.signal(Signal::HUP);
+    server.log_line("SIGHUP");
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit().code(), Some(0));
+}
+
+/// The unit's list as a filter. Where the unit lets a call fail, this ends the process: so that it shows.
+fn filter() -> BpfMap {
+    let allowed = allowed_calls();
+    assert!(allowed.contains("io_uring_setup") && !allowed.contains("ptrace"));
+    // Lists name the calls of all architectures; those of others are unknown here.
+    let known: Vec<String> =
+        allowed.into_iter().filter(|call| compile(std::slice::from_ref(call)).is_ok()).collect();
+    assert!(known.len() > 200, "{} calls", known.len());
+    compile(&known).expect("calls that are known one by one")
+}
+
+fn compile(calls: &[String]) -> Result<BpfMap, seccompiler::Error> {
+    let calls: Vec<_> = calls.iter().map(|call| serde_json::json!({ "syscall": call })).collect();
+    let filter = serde_json::json!({
+        "server": { "mismatch_action": "kill_process", "match_action": "allow", "filter": calls }
+    });
+    let architecture = std::env::consts::ARCH.try_into().expect("an architecture that seccomp knows");
+    seccompiler::compile_from_json(filter.to_string().as_bytes(), architecture)
+}
+
+/// What `SystemCallFilter=` of the unit allows, with its groups resolved by systemd.
+fn allowed_calls() -> BTreeSet<String> {
+    let unit = read("systemd/monolock.service");
+    let lists = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="));
+    let mut open: Vec<String> = lists.flat_map(str::split_whitespace).map(str::to_owned).collect();
+    assert!(!open.iter().any(|entry| entry.starts_with('~')), "only what is allowed is understood here");
+    // Always allowed, whatever the list says.
+    open.push("@default".to_owned());
+    let mut calls = BTreeSet::new();
+    while let Some(entry) = open.pop() {
+        if entry.starts_with('@') {
+            let listed = Command::new("systemd-analyze")
+                .args(["syscall-filter", &entry])
+                .stderr(Stdio::null())
+                .output()
+                .expect("systemd-analyze is there");
+            let listed = String::from_utf8(listed.stdout).unwrap();
+            let entries =
+                listed.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            open.extend(entries.filter(|line| *line != entry).map(str::to_owned));
+        } else {
+            calls.insert(entry);
+        }
+    }
+    calls
+}
