@@ -144,7 +144,7 @@ impl Running {
             gate: Arc::clone(&gate),
             tokens: Arc::default(),
         };
-        let (shards, shard_threads) = shard::start(&shard_settings, &published)?;
+        let (shards, _questions, shard_threads) = shard::start(&shard_settings, &published)?;
 
         let counters = Arc::new(IntakeCounters::default());
         let state = OpsState::new(published, Arc::clone(&counters));

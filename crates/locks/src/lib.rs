@@ -195,6 +195,8 @@ pub enum Effect<C> {
 pub struct Counts {
     /// All sessions: holders, reserved ones, and waiters.
     pub sessions: usize,
+    /// Locks with a holder or a queue.
+    pub locks: usize,
     /// Locks with a holder, reserved ones included.
     pub locks_held: usize,
     /// Waiting claims of all queues, suspects included.

@@ -435,6 +435,7 @@ impl<C: Copy> Table<C> {
     fn forget_if_idle(&mut self, lock: u32) {
         let Lock { name, queue, .. } = &self.locks[lock];
         if self.locks[lock].is_free() && queue.is_empty() {
+            self.counts.locks -= 1;
             self.names.remove(self.names.hash(name), lock);
             self.locks.remove(lock);
         }
@@ -460,6 +461,7 @@ impl<C: Copy> Table<C> {
         self.names.find(hash, |lock| *self.locks[lock].name == *name).unwrap_or_else(|| {
             let lock = self.locks.insert(Lock::new(name));
             self.names.insert(hash, lock);
+            self.counts.locks += 1;
             lock
         })
     }

@@ -1,5 +1,7 @@
 //! One shard's loop: wait, look at the clocks and the gate, apply what came, and only then look at leases.
 
+mod answers;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use ring::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
 use tracing::field::{DisplayValue, display};
 
+use super::questions::Question;
 use super::{HandOver, Settings, StartError};
 use crate::clock;
 use crate::metrics::{Published, ShardCounters, TurnTimes};
@@ -53,6 +56,7 @@ pub(super) struct Worker {
     reactor: Reactor<Connection>,
     table: Table<Key>,
     inbox: Receiver<HandOver>,
+    questions: Receiver<Question>,
     /// No intake can send any more.
     inbox_closed: bool,
     /// Places kept: one for each descriptor that this shard has open, and for those that were closed in this turn.
@@ -76,6 +80,7 @@ impl Worker {
     pub(super) fn new(
         settings: Settings,
         inbox: Receiver<HandOver>,
+        questions: Receiver<Question>,
         published: Arc<Published>,
     ) -> Result<Self, StartError> {
         let config = ring::Config {
@@ -93,6 +98,7 @@ impl Worker {
             reactor,
             table: Table::new(Arc::clone(&settings.tokens)),
             inbox,
+            questions,
             inbox_closed: false,
             places: 0,
             effects: Vec::new(),
@@ -123,6 +129,9 @@ impl Worker {
             self.submit();
             let answered_ns = clock::monotonic_ns();
             if self.look_at_leases() {
+                self.submit();
+            }
+            if self.answer_a_question() {
                 self.submit();
             }
             self.finish_turn(woken_ns, answered_ns, busy);

@@ -1,6 +1,6 @@
 //! A naive lock table: a list a lock, searched from the front; every session is looked at for everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use locks::{Answer, Counts, Effect, Gate, Reason, Turn};
 use protocol::{ErrorCode, Token};
@@ -238,6 +238,7 @@ impl Model {
         let count = |of: fn(&Session) -> bool| self.sessions.values().filter(|session| of(session)).count();
         Counts {
             sessions: self.sessions.len(),
+            locks: self.sessions.values().map(|session| &session.lock).collect::<HashSet<_>>().len(),
             locks_held: count(|session| session.held.is_some()),
             waiters: count(Session::is_waiter),
             suspects: count(|session| session.suspect),

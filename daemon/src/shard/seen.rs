@@ -1,0 +1,62 @@
+//! What the admin API sees of a lock, as its shard tells it: raw, so that the shard formats nothing.
+
+use std::sync::Arc;
+
+use locks::SessionId;
+use protocol::{Lease, Token};
+
+use crate::peer::Peer;
+
+/// A part of a walk through a shard, and where the next part begins, if there is one.
+#[derive(Debug)]
+pub(crate) struct Slice<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next: Option<u32>,
+}
+
+/// A lock that is held or waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lock {
+    pub(crate) name: Arc<str>,
+    pub(crate) holder: Option<Holder>,
+    pub(crate) queue: Queue,
+}
+
+/// Who waits for a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// All of them, in order.
+    Whole(Vec<Waiter>),
+    /// So many that the queue must be collected in slices.
+    Long,
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) session: SessionId,
+    pub(crate) who: Who,
+    /// Since the Unix epoch.
+    pub(crate) since_ns: u64,
+    pub(crate) lease: Lease,
+    pub(crate) token: Token,
+}
+
+/// One that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) session: SessionId,
+    /// Its place: waiters of one lock are in the order of this number.
+    pub(crate) sequence: u64,
+    pub(crate) who: Who,
+    /// Since the Unix epoch.
+    pub(crate) queued_at_ns: u64,
+}
+
+/// Who a session belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Who {
+    /// None without a client certificate.
+    pub(crate) identity: Option<Arc<str>>,
+    pub(crate) peer: Option<Peer>,
+}
