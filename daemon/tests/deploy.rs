@@ -55,11 +55,13 @@ fn the_environment_file_has_every_setting_and_sets_none() {
 #[test]
 fn a_server_takes_every_example_of_the_environment_file_that_names_no_file() {
     let file = read("systemd/monolock.env");
-    let settings = file.lines().filter_map(|line| line.strip_prefix('#')?.split_once('='));
     let mut command = Command::new(MONOLOCK);
-    for (variable, value) in settings.filter(|(_, value)| !value.contains('/')) {
-        let is_address = variable.ends_with("_ADDRESS");
-        command.env(variable, if is_address { "127.0.0.1:0" } else { value });
+    for (variable, value) in file.lines().filter_map(|line| line.strip_prefix('#')?.split_once('=')) {
+        if variable.ends_with("_ADDRESS") {
+            command.env(variable, "127.0.0.1:0");
+        } else if !value.contains('/') {
+            command.env(variable, value);
+        }
     }
     Server::spawn(command).hold("lock", LEASE);
 }
