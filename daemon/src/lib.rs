@@ -6,6 +6,7 @@
 #[cfg_attr(not(test), expect(dead_code, reason = "the intake does not ask it yet"))]
 mod acl;
 mod capacity;
+mod check;
 mod clock;
 mod duration;
 mod exit;
@@ -38,6 +39,7 @@ use tracing::error;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match settings::parse(arguments, settings::environment_variable) {
         Ok(Invocation::Serve(settings)) => serve(&settings),
+        Ok(Invocation::CheckConfig(reading)) => check::check(&reading),
         Ok(Invocation::Run(args)) => run::run(args),
         Ok(Invocation::RunStarter(args)) => run::starter::start(&args),
         Ok(Invocation::RunGuardian(args)) => run::guardian::guard(&args),

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::table::Table;
-use super::{ServeArgs, ServeSettings};
+use super::{Reading, ServeArgs, ServeSettings};
 use crate::run::{GuardianArgs, RunArgs, StarterArgs};
 
 const HELP: &str = "\
@@ -29,6 +29,14 @@ const SERVE_HELP: &str = "\
 {about}
 
 Usage: monolock [serve] [FLAGS]{after-help}";
+
+const CHECK_CONFIG_HELP: &str = "\
+{about}
+
+Usage: monolock check-config [FLAGS]
+
+It reads flags and variables as the server does, and the files that they name, and says what a server would use. Each
+mistake is a line on standard error. Run it as the user of the server. Exit status: 0, or 78 after a mistake.{after-help}";
 
 /// A lock server: named locks with leases, FIFO queues and fencing tokens.
 #[derive(Debug, Parser)]
@@ -54,6 +62,9 @@ enum Command {
     /// Serves locks.
     #[command(args_override_self = true, help_template = SERVE_HELP, after_help = Table.to_string())]
     Serve(ServeArgs),
+    /// Checks the settings and files of a server, and opens nothing.
+    #[command(args_override_self = true, help_template = CHECK_CONFIG_HELP, after_help = Table.to_string())]
+    CheckConfig(ServeArgs),
     Run(RunArgs),
     #[command(hide = true)]
     RunStarter(StarterArgs),
@@ -65,6 +76,7 @@ enum Command {
 #[derive(Debug)]
 pub(crate) enum Invocation {
     Serve(ServeSettings),
+    CheckConfig(Reading),
     Run(RunArgs),
     /// A helper of `monolock run`.
     RunStarter(StarterArgs),
@@ -92,11 +104,14 @@ pub(crate) fn parse(
         Some(Command::Run(args)) => return Ok(Invocation::Run(args)),
         Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),
         Some(Command::RunGuardian(args)) => return Ok(Invocation::RunGuardian(args)),
+        Some(Command::CheckConfig(args)) => {
+            return Ok(Invocation::CheckConfig(Reading::new(&args, variable)));
+        }
         Some(Command::Serve(args)) => args,
         None => cli.serve,
     };
-    let settings = ServeSettings::resolve(&serve, variable);
-    settings.map(Invocation::Serve).map_err(|mistakes| Ending::Usage(mistakes[0].to_string()))
+    let settings = Reading::new(&serve, variable).settings();
+    settings.map(Invocation::Serve).map_err(|mistake| Ending::Usage(mistake.to_string()))
 }
 
 /// The arguments with each long flag of Go's style, `-flag` or `-flag=value`, in GNU style; only before a `--`.

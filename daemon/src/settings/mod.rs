@@ -16,11 +16,12 @@ use clap::Args;
 pub(crate) use address::ListenAddress;
 pub(crate) use admin::{AdminAddress, HostName};
 pub(crate) use command::{Ending, Invocation, parse};
-pub(crate) use reading::environment_variable;
+pub(crate) use reading::{Given, Mistake, Origin, environment_variable};
+pub(crate) use table::Setting;
 
 use crate::logging::{LogFormat, LogLevel};
-use reading::{Mistake, Reader};
-use table::{
+use reading::Reader;
+pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
     SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
 };
@@ -105,22 +106,44 @@ pub(crate) struct ServeArgs {
     shards: Option<String>,
 }
 
-impl ServeSettings {
-    /// The settings of flags, and of variables as `variable` knows them.
+/// The settings as they were read, and everything that is wrong with them.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// Every setting, in the order of the help's table.
+    pub(crate) given: Vec<Given>,
+    pub(crate) mistakes: Vec<Mistake>,
+    /// With defaults in place of mistakes.
+    settings: ServeSettings,
+}
+
+impl Reading {
+    /// Reads flags, and variables as `variable` knows them.
+    pub(crate) fn new(args: &ServeArgs, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let mut reader = Reader::new(variable);
+        let settings = ServeSettings::read(args, &mut reader);
+        reader.check_needs();
+        Self { given: reader.given, mistakes: reader.mistakes, settings }
+    }
+
+    /// What a setting was given as.
+    pub(crate) fn given(&self, setting: &Setting) -> &Given {
+        self.given.iter().find(|given| given.setting == setting).expect("every setting is read")
+    }
+
+    /// The settings.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them; at least one thing.
-    pub(crate) fn resolve(
-        args: &ServeArgs,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self, Vec<Mistake>> {
-        let mut reader = Reader::new(variable);
-        let settings = Self::read(args, &mut reader);
-        reader.check_needs();
-        if reader.mistakes.is_empty() { Ok(settings) } else { Err(reader.mistakes) }
+    /// The first mistake.
+    pub(crate) fn settings(self) -> Result<ServeSettings, Mistake> {
+        match self.mistakes.into_iter().next() {
+            None => Ok(self.settings),
+            Some(first) => Err(first),
+        }
     }
+}
 
+impl ServeSettings {
     /// In the order of the table, so that mistakes are told in it.
     fn read(args: &ServeArgs, reader: &mut Reader<impl Fn(&str) -> Option<String>>) -> Self {
         let listen = reader.read(&LISTEN, args.listen.as_ref(), str::parse);
@@ -155,7 +178,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        ServeSettings::resolve(&args, variable).map_err(|mistakes| mistakes[0].to_string())
+        Reading::new(&args, variable).settings().map_err(|mistake| mistake.to_string())
     }
 
     fn some(text: &str) -> Option<String> {
@@ -290,7 +313,7 @@ mod tests {
             shards: some("0"),
             ..Default::default()
         };
-        let mistakes = ServeSettings::resolve(&args, |_| None).unwrap_err();
+        let mistakes = Reading::new(&args, |_| None).mistakes;
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         let starts = ["-listen: ", "-tls-cert: ", "-shards: ", "-acl-file needs"];
         assert_eq!(lines.len(), starts.len(), "{lines:#?}");

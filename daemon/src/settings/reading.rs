@@ -18,6 +18,8 @@ pub(crate) struct Given {
     pub(crate) setting: &'static Setting,
     pub(crate) text: String,
     pub(crate) origin: Origin,
+    /// The setting takes the value.
+    pub(crate) is_valid: bool,
 }
 
 /// What is wrong with the settings: the operator's mistake.
@@ -33,7 +35,7 @@ pub(crate) enum Mistake {
 
 /// Reads settings one by one, and keeps what was given and what is wrong with it.
 pub(super) struct Reader<V> {
-    pub(super) variable: V,
+    variable: V,
     pub(super) given: Vec<Given>,
     pub(super) mistakes: Vec<Mistake>,
 }
@@ -51,7 +53,7 @@ impl Given {
                 None => (setting.default.to_owned(), Origin::Default),
             },
         };
-        Self { setting, text, origin }
+        Self { setting, text, origin, is_valid: true }
     }
 
     /// The flag that the value came from, or the variable with the flag that it stands for.
@@ -75,8 +77,9 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
         flag: Option<&String>,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> T {
-        let given = Given::new(setting, flag, &self.variable);
+        let mut given = Given::new(setting, flag, &self.variable);
         let value = parse(&given.text).unwrap_or_else(|problem| {
+            given.is_valid = false;
             self.mistakes.push(Mistake::Value { name: given.name(), value: given.text.clone(), problem });
             parse(setting.default).expect("a default is a valid value")
         });

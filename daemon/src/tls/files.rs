@@ -24,6 +24,13 @@ pub(crate) struct FileError {
     problem: Problem,
 }
 
+impl FileError {
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// What is wrong with a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {

@@ -1,6 +1,10 @@
 //! The real server, seen from outside: one module for each part of what it promises.
 #![forbid(unsafe_code)]
 
+#[path = "../certificates/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod certificates;
+mod check_config;
 mod errors;
 mod frames;
 mod harness;

@@ -1,0 +1,133 @@
+//! `monolock check-config`: what a server with these settings would use, and everything that is wrong with it.
+//!
+//! Files are read and names are looked up. Nothing is created, bound, or opened for writing.
+
+mod place;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::acl;
+use crate::logging::escape::escaped;
+use crate::settings::{
+    ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, AdminAddress, Given, LISTEN, ListenAddress, OPS_LISTEN, Origin,
+    Reading, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
+};
+use crate::tls::{Certificate, ClientCa};
+use crate::{clock, exit, fail};
+
+/// Checks, and says on standard output what would be used and on standard error what is wrong.
+pub(crate) fn check(reading: &Reading) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(exit::OS_ERROR, &format!("cannot look up names: {error}")),
+    };
+    let now_unix_s = i64::try_from(clock::unix_ns() / 1_000_000_000).expect("64 bits of ns are few seconds");
+    let report = runtime.block_on(Report::new(reading, now_unix_s));
+    let text: String = report.lines.iter().map(|line| format!("{line}\n")).collect();
+    // A reader that has seen enough (`| head`) is no error.
+    let _ = io::stdout().write_all(text.as_bytes());
+    let mut status = ExitCode::SUCCESS;
+    for mistake in &report.mistakes {
+        status = fail(exit::CONFIG, mistake);
+    }
+    status
+}
+
+/// What was found; a line each.
+#[derive(Debug, Default)]
+struct Report {
+    lines: Vec<String>,
+    mistakes: Vec<String>,
+}
+
+impl Report {
+    async fn new(reading: &Reading, now_unix_s: i64) -> Self {
+        let mut report = Self::default();
+        report.lines.extend(reading.given.iter().map(setting));
+        report.mistakes.extend(reading.mistakes.iter().map(|mistake| escaped(&mistake.to_string())));
+        for given in &reading.given {
+            let flag = given.setting.flag;
+            match found(given, reading, now_unix_s).await {
+                None => {}
+                Some(Ok(found)) => report.lines.push(escaped(&format!("{flag} {}: {found}", given.text))),
+                Some(Err(mistake)) => report.mistakes.push(escaped(&mistake)),
+            }
+        }
+        report
+    }
+}
+
+/// `-listen  default  0.0.0.0:7070`.
+fn setting(given: &Given) -> String {
+    let origin = match given.origin {
+        Origin::Flag => "flag",
+        Origin::Variable => "variable",
+        Origin::Default => "default",
+    };
+    let value = if given.text.is_empty() { "(none)" } else { &given.text };
+    escaped(&format!("{:<14} {origin:<8} {value}", given.setting.flag))
+}
+
+/// What a setting's value stands for, or what is wrong with that; `None` where there is nothing to look at.
+async fn found(given: &Given, reading: &Reading, now_unix_s: i64) -> Option<Result<String, String>> {
+    const PARSED: &str = "a valid value was parsed before";
+    let (flag, text) = (given.setting.flag, given.text.as_str());
+    if text.is_empty() || !given.is_valid {
+        return None;
+    }
+    let path = Path::new(text);
+    let under_flag = |problem: String| format!("{flag} {text}: {problem}");
+    Some(match *given.setting {
+        LISTEN | OPS_LISTEN => resolved(&text.parse().expect(PARSED)).await.map_err(under_flag),
+        ADMIN_LISTEN => match text.parse().expect(PARSED) {
+            AdminAddress::Tcp(address) => resolved(&address).await.map_err(under_flag),
+            AdminAddress::Unix(path) => place::of_socket(&path).map_err(under_flag),
+        },
+        TLS_CERT => {
+            let key = reading.given(&TLS_KEY);
+            if key.text.is_empty() || !key.is_valid {
+                return None;
+            }
+            certificate(path, Path::new(&key.text), now_unix_s)
+        }
+        TLS_CLIENT_CA => match ClientCa::load(path) {
+            Ok(authorities) => Ok(count(authorities.len(), "authority", "authorities")),
+            Err(error) => Err(format!("{flag} {error}")),
+        },
+        ACL_FILE => match acl::load(path) {
+            Ok(acl) => Ok(count(acl.len(), "rule", "rules")),
+            Err(error) => Err(format!("{flag} {error}")),
+        },
+        AUDIT_LOG if text == "-" => Ok("standard output".to_owned()),
+        AUDIT_LOG => place::of_log(path).map_err(under_flag),
+        _ => return None,
+    })
+}
+
+async fn resolved(address: &ListenAddress) -> Result<String, String> {
+    let addresses = address.resolve().await.map_err(|error| error.to_string())?;
+    Ok(addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// A certificate that clients will refuse is a mistake too.
+fn certificate(cert: &Path, key: &Path, now_unix_s: i64) -> Result<String, String> {
+    let certificate = Certificate::load(cert, key).map_err(|error| {
+        let flag = if error.path() == key { TLS_KEY.flag } else { TLS_CERT.flag };
+        format!("{flag} {error}")
+    })?;
+    let refused =
+        |why| Err(format!("{} {}: {why}: {}", TLS_CERT.flag, cert.display(), certificate.description()));
+    if certificate.is_expired(now_unix_s) {
+        refused("the certificate has expired")
+    } else if now_unix_s < certificate.not_before_unix_s() {
+        refused("the certificate is not valid yet")
+    } else {
+        Ok(certificate.description().to_owned())
+    }
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {many}") }
+}

@@ -1,0 +1,200 @@
+//! `monolock check-config`: what a server would use, and every mistake in it, without touching anything.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
+use crate::harness::MONOLOCK;
+
+const ACL: &str = r#"{"rules":[{"identity":"*","locks":["a"]},{"identity":"b","locks":["*"]}]}"#;
+
+/// Files of all kinds: server certificates, the authority `ca`, `acl`.
+fn files() -> Certificates {
+    let files = Certificates::new();
+    files.issue("server", Says { subject: "/CN=locks.example", ..Says::default() });
+    fs::write(files.path("acl"), ACL).unwrap();
+    files
+}
+
+/// `check-config` among these files.
+fn check(files: &Certificates, flags: &[&str]) -> Command {
+    let mut command = Command::new(MONOLOCK);
+    command.arg("check-config").args(flags).current_dir(files.directory());
+    command
+}
+
+/// Exit status, standard output, and the lines of standard error.
+fn answer(command: &mut Command) -> (i32, String, Vec<String>) {
+    let output = command.output().unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code().expect("an exit status"), stdout, stderr.lines().map(str::to_owned).collect())
+}
+
+/// The only mistake of a configuration.
+fn mistake(command: &mut Command) -> String {
+    let (status, stdout, mut mistakes) = answer(command);
+    assert_eq!((status, mistakes.len()), (78, 1), "{mistakes:#?}\n{stdout}");
+    mistakes.remove(0)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_setting_is_told_with_its_origin_and_every_file_with_what_is_in_it() {
+    let files = files();
+    let before = names(files.directory());
+    // A server runs there: asking is no matter of its port.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let socket = format!("unix:{}", files.path("socket").display());
+    let mut command = check(&files, &["-listen", &listen, "--ops-listen=:9090", "-admin-listen", &socket]);
+    command.args(["-admin-host", "locks.example", "-tls-cert", "server.pem", "-tls-key", "server.key"]);
+    command.args(["-acl-file", "acl", "-audit-log", "audit.log"]).env("MONOLOCK_TLS_CLIENT_CA", "ca.pem");
+    let (status, stdout, mistakes) = answer(&mut command);
+    assert_eq!((status, mistakes), (0, vec![]), "{stdout}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    for line in [
+        &format!("-listen        flag     {listen}"),
+        "-tls-client-ca variable ca.pem",
+        "-io-timeout    default  5s",
+        "-shards        default  (none)",
+        &format!("-listen {listen}: {listen}"),
+        "-ops-listen :9090: [::]:9090",
+        &format!("-admin-listen {socket}: it would be created"),
+        "-tls-client-ca ca.pem: 1 authority",
+        "-acl-file acl: 2 rules",
+        "-audit-log audit.log: it would be created",
+    ] {
+        assert!(lines.contains(&line), "{line} in\n{stdout}");
+    }
+    let certificate = lines.iter().find(|line| line.starts_with("-tls-cert server.pem: ")).expect("a line");
+    for word in ["CN=locks.example", "2099-01-01T00:00:00Z", "P-256"] {
+        assert!(certificate.contains(word), "{word} in {certificate}");
+    }
+    assert_eq!(names(files.directory()), before, "nothing was created");
+}
+
+#[test]
+fn the_settings_alone_are_a_good_configuration() {
+    let (status, stdout, mistakes) = answer(Command::new(MONOLOCK).arg("check-config"));
+    assert_eq!((status, mistakes), (0, vec![]));
+    assert!(stdout.starts_with("-listen        default  0.0.0.0:7070\n"), "{stdout}");
+    assert!(stdout.ends_with("\n-listen 0.0.0.0:7070: [::]:7070\n"), "{stdout}");
+}
+
+#[test]
+fn every_mistake_is_a_line_with_its_flag_and_path() {
+    let files = files();
+    let host = format!("{}:1", "x".repeat(64));
+    let mut command = check(&files, &["-listen", &host, "-io-timeout", "soon", "-admin-host", "h"]);
+    command.args(["-tls-cert", "server.pem", "-tls-key", "ca.key", "-tls-client-ca", "acl"]);
+    command.args(["-acl-file", "ca.pem", "-audit-log", "missing/audit.log", "-ops-listen", "nowhere"]);
+    let (status, _, mistakes) = answer(&mut command);
+    let starts = [
+        "monolock: -ops-listen: invalid value \"nowhere\": ",
+        "monolock: -io-timeout: invalid value \"soon\": ",
+        "monolock: -admin-host needs -admin-listen as well",
+        &format!("monolock: -listen {host}: "),
+        "monolock: -tls-key ca.key: ",
+        "monolock: -tls-client-ca acl: ",
+        "monolock: -acl-file ca.pem: invalid number at line 1",
+        "monolock: -audit-log missing/audit.log: there is no directory missing",
+    ];
+    assert_eq!((status, mistakes.len()), (78, starts.len()), "{mistakes:#?}");
+    for (mistake, start) in mistakes.iter().zip(starts) {
+        assert!(mistake.starts_with(start), "{start}\n{mistakes:#?}");
+    }
+}
+
+#[test]
+fn a_certificate_that_clients_will_refuse_is_a_mistake() {
+    let files = files();
+    files.issue("old", Says { valid: EXPIRED, key: Key::Ed25519, ..Says::default() });
+    files.issue("new", Says { valid: FUTURE, key: Key::Ed25519, ..Says::default() });
+    let with = |cert: &str, key: &str| mistake(&mut check(&files, &["-tls-cert", cert, "-tls-key", key]));
+    let line = with("old.pem", "old.key");
+    assert!(line.starts_with("monolock: -tls-cert old.pem: the certificate has expired: subject"), "{line}");
+    let line = with("new.pem", "new.key");
+    assert!(line.starts_with("monolock: -tls-cert new.pem: the certificate is not valid yet"), "{line}");
+    let line = with("missing.pem", "server.key");
+    assert!(line.starts_with("monolock: -tls-cert missing.pem: "), "{line}");
+    // The other way round.
+    let line = with("server.key", "server.pem");
+    assert!(line.starts_with("monolock: -tls-cert server.key: "), "{line}");
+}
+
+#[test]
+fn a_mistake_in_the_acl_is_told_with_its_place() {
+    let files = files();
+    let flags = ["-tls-cert", "server.pem", "-tls-key", "server.key", "-tls-client-ca", "ca.pem"];
+    for (acl, problem) in [
+        ("{\"rules\":[\n{\"identity\":\"a\"}]}", "rules[0]: missing field `locks` at line 2 column 16"),
+        ("\u{feff}{\"rules\":[]}", "it starts with a byte order mark"),
+        (r#"{"a\nb\u001b[31m":1}"#, "a\\u000ab\\u001b[31m: unknown field"),
+    ] {
+        fs::write(files.path("acl"), acl).unwrap();
+        let line = mistake(check(&files, &flags).env("MONOLOCK_ACL_FILE", "acl"));
+        assert!(line.starts_with(&format!("monolock: -acl-file acl: {problem}")), "{line}");
+    }
+}
+
+#[test]
+fn what_the_user_may_not_write_is_a_mistake() {
+    /// Of nobody: a user that owns nothing.
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open_to_all(folder.path());
+    // The built program may be in a folder that only its owner sees.
+    let program = folder.path().join("monolock");
+    fs::copy(MONOLOCK, &program).unwrap();
+    open_to_all(&program);
+    let log = folder.path().join("audit.log");
+    fs::write(&log, "").unwrap();
+    let locked = folder.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    // Root may do everything, and asks as nobody; another user is stopped by the modes.
+    let is_root = rustix::process::geteuid().is_root();
+    for (path, mode) in [(&log, 0o444), (&locked, 0o555)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for (flag, value, problem) in [
+        ("-audit-log", log.display().to_string(), "it cannot be written to: Permission denied"),
+        ("-audit-log", locked.join("log").display().to_string(), "nothing can be created in"),
+        ("-admin-listen", format!("unix:{}", locked.join("socket").display()), "nothing can be created in"),
+    ] {
+        let mut command = Command::new(&program);
+        command.args(["check-config", flag, &value]);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let line = mistake(&mut command);
+        assert!(line.starts_with(&format!("monolock: {flag} {value}: {problem}")), "{line}");
+    }
+}
+
+#[test]
+fn unknown_flags_are_a_matter_of_usage_and_help_has_the_table() {
+    for arguments in [&["check-config", "-no-such-flag"][..], &["check-config", "extra"]] {
+        let (status, stdout, lines) = answer(Command::new(MONOLOCK).args(arguments));
+        assert_eq!((status, lines.len(), stdout.as_str()), (64, 1, ""), "{lines:?}");
+    }
+    let (status, help, _) = answer(Command::new(MONOLOCK).args(["check-config", "-h"]));
+    assert_eq!(status, 0);
+    for word in ["monolock check-config", "-acl-file", "MONOLOCK_ACL_FILE", "78"] {
+        assert!(help.contains(word), "{word} in {help}");
+    }
+    let (_, help, _) = answer(Command::new(MONOLOCK).arg("--help"));
+    assert!(help.contains("check-config"), "{help}");
+}
