@@ -236,6 +236,12 @@ impl Session {
         self.is_closed_by_peer
     }
 
+    /// How many bytes are kept for a record or message that is not complete.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Who the client is, once the handshake is over; `None` if it was not asked for a certificate.
     ///
     /// # Errors

@@ -64,6 +64,7 @@ default_md = default
 policy = any
 preserve = yes
 [any]
+organizationName = optional
 commonName = optional
 ";
 

@@ -3,6 +3,13 @@
 #[path = "../../../tests/certificates/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod certificates;
+mod closing;
+mod files;
+mod forger;
 mod handshake;
-#[allow(dead_code)]
+mod hostile;
+mod identity;
+mod keys;
 mod pair;
+mod refused;
+mod tickets;

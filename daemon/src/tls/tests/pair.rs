@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, LazyLock};
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
 use super::certificates::{Certificates, Key, Says};
@@ -41,31 +43,34 @@ pub(super) fn mutual() -> Config {
     Config::new(&certificate("server"), Some(&authorities())).unwrap()
 }
 
-/// A client that trusts `ca` and shows the certificate with this name, from `files`.
-pub(super) fn client_of(
-    files: &Certificates,
+/// A client that trusts `ca` and shows the certificate with this name.
+pub(super) fn client(version: &'static SupportedProtocolVersion, name: Option<&str>) -> Arc<ClientConfig> {
+    client_with(rustls::crypto::ring::default_provider(), version, name)
+}
+
+/// The same with a chosen provider.
+pub(super) fn client_with(
+    provider: CryptoProvider,
     version: &'static SupportedProtocolVersion,
     name: Option<&str>,
 ) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(files.path("ca.pem")).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
+    roots.add(CertificateDer::from_pem_file(FILES.path("ca.pem")).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[version])
         .unwrap()
         .with_root_certificates(roots);
     Arc::new(match name {
         None => builder.with_no_client_auth(),
         Some(name) => {
-            let chain = CertificateDer::pem_file_iter(files.path(&format!("{name}.pem"))).unwrap();
-            let key = PrivateKeyDer::from_pem_file(files.path(&format!("{name}.key"))).unwrap();
-            builder.with_client_auth_cert(chain.map(Result::unwrap).collect(), key).unwrap()
+            let chain = CertificateDer::pem_file_iter(FILES.path(&format!("{name}.pem"))).unwrap();
+            let key = PrivateKeyDer::from_pem_file(FILES.path(&format!("{name}.key"))).unwrap();
+            let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+            // Not the checked way: some of these certificates are wrong.
+            let key = CertifiedKey::new(chain.map(Result::unwrap).collect(), key);
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
         }
     })
-}
-
-pub(super) fn client(version: &'static SupportedProtocolVersion, name: Option<&str>) -> Arc<ClientConfig> {
-    client_of(&FILES, version, name)
 }
 
 pub(super) struct Pair {
@@ -73,13 +78,15 @@ pub(super) struct Pair {
     pub(super) server: Session,
     /// What the server received.
     pub(super) received: Vec<u8>,
+    /// What the client received.
+    pub(super) heard: Vec<u8>,
 }
 
 impl Pair {
     pub(super) fn new(client: &Arc<ClientConfig>, server: &Config) -> Self {
         let name = "localhost".try_into().unwrap();
         let client = ClientConnection::new(Arc::clone(client), name).unwrap();
-        Self { client, server: Session::new(server), received: Vec::new() }
+        Self { client, server: Session::new(server), received: Vec::new(), heard: Vec::new() }
     }
 
     /// A pair whose handshake is over.
@@ -123,6 +130,8 @@ impl Pair {
         while !bytes.is_empty() && self.client.read_tls(&mut bytes).unwrap() > 0 {
             // What is wrong shows in the client's state.
             let _ = self.client.process_new_packets();
+            // A would-block error at the end of what is there.
+            let _ = self.client.reader().read_to_end(&mut self.heard);
         }
     }
 
@@ -137,15 +146,7 @@ impl Pair {
         let mut output = Vec::new();
         self.server.send(data, &mut output);
         self.answer(&output);
-        self.heard()
-    }
-
-    /// What the client received.
-    pub(super) fn heard(&mut self) -> Vec<u8> {
-        let mut heard = Vec::new();
-        // A would-block error at the end of what is there.
-        let _ = self.client.reader().read_to_end(&mut heard);
-        heard
+        std::mem::take(&mut self.heard)
     }
 
     /// Why the client gave up.

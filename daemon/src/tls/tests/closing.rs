@@ -1,0 +1,57 @@
+//! The end of a session: close_notify from either side.
+
+use super::pair::{Pair, VERSIONS, client, plain};
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn what_came_before_a_close_notify_is_delivered_and_what_comes_after_it_is_ignored() {
+    for version in VERSIONS {
+        let mut pair = Pair::established(&client(version, None), &plain());
+        std::io::Write::write_all(&mut pair.client.writer(), b"last words").unwrap();
+        pair.client.send_close_notify();
+        let mut bytes = pair.outgoing();
+        assert!(!pair.server.is_closed_by_peer());
+        bytes.extend_from_slice(b"this is no TLS at all");
+        pair.give(&bytes).unwrap();
+        assert_eq!(pair.received, b"last words", "{version:?}");
+        assert!(pair.server.is_closed_by_peer(), "{version:?}");
+        pair.give(b"and more").unwrap();
+        assert_eq!((&*pair.received, pair.server.kept_bytes()), (&b"last words"[..], 0), "{version:?}");
+        assert_eq!(pair.reply(b"good bye"), b"good bye", "the other direction is open, {version:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn our_close_notify_comes_behind_our_data_and_is_the_last_thing_we_send() {
+    for version in VERSIONS {
+        let mut pair = Pair::established(&client(version, None), &plain());
+        let mut output = Vec::new();
+        pair.server.send(b"good bye", &mut output);
+        pair.server.close_notify(&mut output);
+        let len = output.len();
+        pair.server.close_notify(&mut output);
+        assert_eq!(output.len(), len, "said once, {version:?}");
+        pair.answer(&output);
+        assert_eq!(pair.heard, b"good bye", "{version:?}");
+        assert!(pair.client.process_new_packets().unwrap().peer_has_closed(), "{version:?}");
+        pair.say(b"I was not done");
+        assert_eq!(pair.received, b"I was not done", "the other direction is open, {version:?}");
+        pair.client.send_close_notify();
+        pair.exchange().unwrap();
+        let mut output = Vec::new();
+        pair.server.send(b"too late", &mut output);
+        assert_eq!(output, b"", "{version:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn there_is_nothing_to_close_before_the_handshake_is_over() {
+    let mut pair = Pair::new(&client(VERSIONS[1], None), &plain());
+    let mut output = Vec::new();
+    pair.server.close_notify(&mut output);
+    assert_eq!(output, b"");
+    pair.exchange().unwrap();
+    assert!(!pair.server.is_handshaking());
+}
