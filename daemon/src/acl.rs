@@ -1,19 +1,16 @@
 //! The ACL: which identity may ask for which locks.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
+use crate::file;
 use crate::glob::Glob;
 use crate::logging::escape::escaped;
-
-/// The longest ACL file: tens of thousands of rules. Every claim may walk through all of them.
-const FILE_LEN_MAX: u64 = 4 << 20;
 
 /// Rules in no order: what one of them allows is allowed, all else is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,28 +46,13 @@ pub(crate) struct FileError {
 enum FileProblem {
     #[error("cannot read it: {0}")]
     Read(#[from] io::Error),
-    #[error("not a regular file")]
-    NotAFile,
-    #[error("larger than {} MiB", FILE_LEN_MAX >> 20)]
-    TooLong,
     #[error(transparent)]
     Acl(#[from] AclError),
 }
 
 /// Reads the ACL in a file.
 pub(crate) fn load(path: &Path) -> Result<Acl, FileError> {
-    let load = || -> Result<Acl, FileProblem> {
-        // Looked at first: opening a FIFO that nobody writes to would never return.
-        if !path.metadata()?.is_file() {
-            return Err(FileProblem::NotAFile);
-        }
-        let mut bytes = Vec::new();
-        File::open(path)?.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > FILE_LEN_MAX {
-            return Err(FileProblem::TooLong);
-        }
-        Ok(Acl::parse(&bytes)?)
-    };
+    let load = || -> Result<Acl, FileProblem> { Ok(Acl::parse(&file::read(path)?)?) };
     load().map_err(|problem| FileError { path: path.to_owned(), problem })
 }
 
@@ -175,8 +157,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
     use super::*;
 
     fn acl(text: &str) -> Acl {
@@ -296,14 +276,9 @@ mod tests {
         };
         let good = file("good", br#"{"rules":[]}"#);
         assert_eq!(load(&good).unwrap().len(), 0);
-        let fifo = folder.path().join("fifo");
-        mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let long = file("long", &vec![b' '; FILE_LEN_MAX as usize + 1]);
         for (path, problem) in [
             (folder.path().join("missing\n"), "cannot read it: No such file"),
-            (folder.path().to_owned(), "not a regular file"),
-            (fifo, "not a regular file"),
-            (long, "larger than 4 MiB"),
+            (folder.path().to_owned(), "cannot read it: Is a directory"),
             (file("bad", b"{}"), "missing field `rules` at line 1 column 2"),
         ] {
             let error = load(&path).unwrap_err().to_string();

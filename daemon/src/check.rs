@@ -114,7 +114,7 @@ async fn resolved(address: &ListenAddress) -> Result<String, String> {
 /// A certificate that clients will refuse is a mistake too.
 fn certificate(cert: &Path, key: &Path, now_unix_s: i64) -> Result<String, String> {
     let certificate = Certificate::load(cert, key).map_err(|error| {
-        let flag = if error.path() == key { TLS_KEY.flag } else { TLS_CERT.flag };
+        let flag = if error.path() == cert { TLS_CERT.flag } else { TLS_KEY.flag };
         format!("{flag} {error}")
     })?;
     let refused =

@@ -10,6 +10,7 @@ mod check;
 mod clock;
 mod duration;
 mod exit;
+mod file;
 mod gate;
 mod glob;
 mod intake;

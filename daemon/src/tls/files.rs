@@ -1,6 +1,5 @@
 //! Certificates and keys from PEM files, and what is wrong with them.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
+
+use crate::file;
 
 /// A file that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +150,7 @@ impl ClientCa {
 /// Every certificate of a file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let in_file = |problem| FileError { path: path.to_owned(), problem };
-    let text = fs::read(path).map_err(|error| in_file(Problem::Unreadable(error)))?;
+    let text = file::read(path).map_err(|error| in_file(Problem::Unreadable(error)))?;
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<_, _>>()
         .map_err(|error| in_file(broken(&error)))?;
@@ -162,7 +163,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> 
 /// The first private key of a file.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
     let in_file = |problem| FileError { path: path.to_owned(), problem };
-    let text = fs::read(path).map_err(|error| in_file(Problem::Unreadable(error)))?;
+    let text = file::read(path).map_err(|error| in_file(Problem::Unreadable(error)))?;
     if is_encrypted(&text) {
         return Err(in_file(Problem::Encrypted(path.to_owned())));
     }
