@@ -3,12 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
 /// A folder with authorities, and with the certificates that they signed: `NAME.pem` and `NAME.key` each. `ca` is there from
 /// the start.
-pub(crate) struct Certificates(TempDir);
+pub(crate) struct Certificates {
+    folder: TempDir,
+    /// Held while an authority signs: openssl keeps its list in one file, and tests run side by side.
+    signing: Mutex<()>,
+}
 
 /// What a certificate says. Without extensions it is X.509 v1.
 #[derive(Clone, Copy)]
@@ -70,7 +75,7 @@ commonName = optional
 
 impl Certificates {
     pub(crate) fn new() -> Self {
-        let all = Self(tempfile::tempdir().unwrap());
+        let all = Self { folder: tempfile::tempdir().unwrap(), signing: Mutex::default() };
         fs::write(all.path("settings"), SETTINGS).unwrap();
         fs::write(all.path("index.txt"), "").unwrap();
         all.authority("ca");
@@ -78,11 +83,11 @@ impl Certificates {
     }
 
     pub(crate) fn directory(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.0.path().join(file)
+        self.folder.path().join(file)
     }
 
     /// Makes an authority.
@@ -119,6 +124,7 @@ impl Certificates {
             fs::write(self.path(&extensions), says.extensions).unwrap();
             sign.extend(["-extfile", &extensions]);
         }
+        let _signing = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
         self.openssl(&sign);
     }
 
@@ -135,7 +141,7 @@ impl Certificates {
 
     /// Runs openssl in the folder; what it prints to standard output.
     pub(crate) fn openssl(&self, arguments: &[&str]) -> Vec<u8> {
-        let ran = Command::new("openssl").args(arguments).current_dir(&self.0).output();
+        let ran = Command::new("openssl").args(arguments).current_dir(&self.folder).output();
         let ran = ran.expect("openssl is there");
         assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
         ran.stdout
