@@ -13,6 +13,7 @@ mod exit;
 mod file;
 mod gate;
 mod glob;
+mod http;
 mod intake;
 mod listener;
 mod logging;

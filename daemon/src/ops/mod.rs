@@ -1,10 +1,10 @@
 //! `/metrics`, `/healthz` and `/readyz`, on the control thread.
 
 mod readiness;
-mod server;
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,11 +14,19 @@ use axum::routing::get;
 use tokio::task::JoinHandle;
 
 use crate::clock;
+use crate::http::{self, Listener, Service};
 use crate::metrics::{Exposition, IntakeCounters, Published, Sources};
 use readiness::{Lifecycle, Phase, failing_checks};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// How long a connection may last. A scrape takes milliseconds; Prometheus itself gives up after 10 s by default.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Connections at once of each listener: more than probes and scrapes need, well inside the descriptors that are kept free of
+/// sessions.
+const CONNECTIONS_MAX: usize = 16;
 
 /// What the endpoints answer from. Clones are of the same state.
 #[derive(Clone)]
@@ -51,7 +59,14 @@ impl OpsState {
 
 /// Serves the endpoints on all `listeners` until the task is aborted.
 pub(crate) fn spawn(listeners: Vec<TcpListener>, state: OpsState) -> JoinHandle<()> {
-    tokio::spawn(server::run(listeners, state))
+    let listeners = listeners.into_iter().map(Listener::Tcp).collect();
+    let service = Service {
+        name: "ops endpoints",
+        router: router(state),
+        connections_max: CONNECTIONS_MAX,
+        connection_time_max: CONNECTION_TIME_MAX,
+    };
+    tokio::spawn(http::run(listeners, service))
 }
 
 fn router(state: OpsState) -> Router {
@@ -90,12 +105,11 @@ async fn readyz(State(state): State<OpsState>) -> impl IntoResponse {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
-    use super::server::{CONNECTION_TIME_MAX, CONNECTIONS_MAX};
     use super::*;
     use crate::metrics::ShardCounters;
 
@@ -112,6 +126,7 @@ mod tests {
             let shard = Arc::<Published>::default();
             let state = OpsState::new(vec![Arc::clone(&shard)], Arc::default());
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();
             let task = spawn(vec![listener], state.clone());
             Self { address, state, shard, task }
