@@ -5,6 +5,7 @@
 
 #[cfg_attr(not(test), expect(dead_code, reason = "the intake does not ask it yet"))]
 mod acl;
+mod admin;
 mod capacity;
 mod check;
 mod clock;

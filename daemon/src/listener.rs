@@ -61,6 +61,12 @@ pub(crate) async fn bind_all(
     }
 }
 
+/// What listeners listen on, for the log.
+pub(crate) fn addresses(listeners: &[TcpListener]) -> String {
+    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+    addresses.map(|address: SocketAddr| address.to_string()).collect::<Vec<_>>().join(",")
+}
+
 /// Listens on one address, waiting a moment for a predecessor's listener to go.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let deadline = Instant::now() + IN_USE_RETRY_TIME;

@@ -1,7 +1,6 @@
 //! The server's life on the control thread: start in the order that opens the port last, signals, and shutdown in the
 //! order that promotes nobody.
 
-use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::field::display;
 use tracing::{info, warn};
 
+use crate::admin::{self, Admin};
 use crate::capacity::{self, Capacity};
 use crate::gate::Gate;
 use crate::intake::{self, Intake};
@@ -41,6 +41,8 @@ pub(crate) enum ServeError {
     Capacity(capacity::TooFewDescriptors),
     #[error(transparent)]
     Listen(#[from] listener::BindError),
+    #[error(transparent)]
+    Admin(#[from] admin::StartError),
     #[error("cannot start {what}: {error}")]
     System { what: &'static str, error: std::io::Error },
 }
@@ -52,7 +54,7 @@ impl ServeError {
             // Neither missing nor forbidden: descriptors, for one.
             Self::Ring(ring::Unavailable::Other { .. }) => exit::OS_ERROR,
             Self::Ring(_) => exit::UNAVAILABLE,
-            Self::Capacity(_) | Self::Listen(_) | Self::System { .. } => exit::OS_ERROR,
+            Self::Capacity(_) | Self::Listen(_) | Self::Admin(_) | Self::System { .. } => exit::OS_ERROR,
         }
     }
 }
@@ -107,6 +109,7 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
     let signal = tokio::select! {
         signal = signals.next_to_end() => signal,
         ended = &mut running.ops => panic!("the ops endpoints ended: {ended:?}"),
+        ended = &mut running.admin.task => panic!("the admin API ended: {ended:?}"),
     };
     info!(signal, "shutting down");
     tokio::select! {
@@ -124,6 +127,7 @@ struct Running {
     shards: shard::Threads,
     intake: Intake,
     ops: JoinHandle<()>,
+    admin: Admin,
     has_ops: bool,
     state: OpsState,
 }
@@ -144,7 +148,7 @@ impl Running {
             gate: Arc::clone(&gate),
             tokens: Arc::default(),
         };
-        let (shards, _questions, shard_threads) = shard::start(&shard_settings, &published)?;
+        let (shards, questions, shard_threads) = shard::start(&shard_settings, &published)?;
 
         let counters = Arc::new(IntakeCounters::default());
         let state = OpsState::new(published, Arc::clone(&counters));
@@ -152,8 +156,10 @@ impl Running {
             Some(address) => listener::bind_all(address, "-ops-listen").await?,
             None => Vec::new(),
         };
-        let ops_addresses = settings.ops_listen.as_ref().map(|_| display(addresses(&ops_listeners)));
+        let ops_addresses =
+            settings.ops_listen.as_ref().map(|_| display(listener::addresses(&ops_listeners)));
         let ops = ops::spawn(ops_listeners, state.clone());
+        let admin = admin::start(settings, questions).await?;
 
         let places = capacity.places();
         let draining = Arc::new(Semaphore::new(intake::DRAINING_MAX));
@@ -162,18 +168,19 @@ impl Running {
         let intake = intake::prepare(intake_count, context)
             .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;
         let listeners = listener::bind_all(&settings.listen, "-listen").await?;
-        let listening = addresses(&listeners);
+        let listening = listener::addresses(&listeners);
         let intake = intake.start(listeners);
         state.set_serving();
         info!(
             address = %listening,
             ops = ops_addresses,
+            admin = admin.address.as_ref().map(display),
             shards = shard_count,
             connections_max = places,
             "listening"
         );
         let has_ops = settings.ops_listen.is_some();
-        Ok(Self { gate, shards: shard_threads, intake, ops, has_ops, state })
+        Ok(Self { gate, shards: shard_threads, intake, ops, admin, has_ops, state })
     }
 
     /// Closes the gate first, so that no session that is then ended promotes a waiter.
@@ -192,15 +199,6 @@ impl Running {
             tokio::time::sleep(OPS_OUTLAST).await;
         }
     }
-}
-
-fn addresses(listeners: &[TcpListener]) -> String {
-    let addresses: Vec<String> = listeners
-        .iter()
-        .filter_map(|listener| listener.local_addr().ok())
-        .map(|a: SocketAddr| a.to_string())
-        .collect();
-    addresses.join(",")
 }
 
 fn open_descriptors() -> usize {

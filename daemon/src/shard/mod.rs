@@ -3,9 +3,7 @@
 //! A connection reaches its shard once, through the inbox, and stays. Nothing else crosses between shards, so
 //! a heartbeat touches one core, one ring and one session.
 
-#[expect(dead_code, reason = "the admin API asks, and is not there yet")]
 mod questions;
-#[expect(dead_code, reason = "the admin API looks, and is not there yet")]
 pub(crate) mod seen;
 mod worker;
 
@@ -25,7 +23,7 @@ use crate::gate::Gate;
 use crate::metrics::Published;
 use crate::peer::Peer;
 use crate::vital;
-pub(crate) use questions::Questions;
+pub(crate) use questions::{NoAnswer, Questions};
 use worker::Worker;
 
 /// A connection on its way from the intake to its shard.

@@ -13,7 +13,7 @@ use locks::{Counts, SessionId};
 use ring::Waker;
 
 use super::Owners;
-use super::seen::{Holder, Lock, Slice, Waiter};
+use super::seen::{Described, Holder, Slice, Waiter};
 use super::worker::Worker;
 use crate::clock;
 use crate::peer::Peer;
@@ -88,9 +88,9 @@ impl Questions {
         self.ask(shard, move |worker| worker.names(from))
     }
 
-    /// What there is to see of locks of one shard, in their order, `None` for one that is idle. Stops early, but not before
-    /// the first, when there is much to see: then the answer is shorter than `names`.
-    pub(crate) fn describe(&self, shard: usize, names: Vec<Arc<str>>) -> Result<Vec<Option<Lock>>, NoAnswer> {
+    /// What there is to see of locks of one shard, in their order. Stops early, but not before the first, when there is much
+    /// to see: then the answer is shorter than `names`.
+    pub(crate) fn describe(&self, shard: usize, names: Vec<Arc<str>>) -> Result<Vec<Described>, NoAnswer> {
         self.ask(shard, move |worker| worker.describe(&names))
     }
 

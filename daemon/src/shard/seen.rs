@@ -14,21 +14,24 @@ pub(crate) struct Slice<T> {
     pub(crate) next: Option<u32>,
 }
 
+/// What there is to see of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Described {
+    /// Nobody holds it or waits for it.
+    Idle,
+    /// Everything.
+    Whole(Lock),
+    /// So many wait that the queue must be collected in slices; the holder as it is now.
+    LongQueue(Option<Holder>),
+}
+
 /// A lock that is held or waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
     pub(crate) name: Arc<str>,
     pub(crate) holder: Option<Holder>,
-    pub(crate) queue: Queue,
-}
-
-/// Who waits for a lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Queue {
-    /// All of them, in order.
-    Whole(Vec<Waiter>),
-    /// So many that the queue must be collected in slices.
-    Long,
+    /// In order.
+    pub(crate) waiters: Vec<Waiter>,
 }
 
 /// Who holds a lock.

@@ -1,0 +1,138 @@
+//! What a request asks for: from its method and target to a call, or to the reason why it is none.
+
+use std::net::SocketAddr;
+
+use axum::http::{Method, StatusCode, Uri};
+use percent_encoding::percent_decode_str;
+use protocol::LockName;
+
+use super::refusal::Refusal;
+use crate::glob::Glob;
+use crate::peer::Peer;
+
+/// The longest pattern, in bytes: four times the longest name. It is matched against every name.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// The most locks of one page.
+const LIMIT_MAX: usize = 10_000;
+
+/// A call of the API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Call {
+    Info,
+    List(Filter),
+    Inspect(LockName),
+    Release(LockName),
+    Kick(LockName, Peer),
+}
+
+/// Which locks are listed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Filter {
+    /// All names when `None`.
+    pub(super) pattern: Option<Glob>,
+    /// Only names that come later than this one.
+    pub(super) after: Option<String>,
+    /// All locks when `None`; at least 1.
+    pub(super) limit: Option<usize>,
+}
+
+impl Call {
+    pub(super) fn parse(method: &Method, uri: &Uri) -> Result<Self, Refusal> {
+        let segments: Vec<&str> = uri.path().split('/').skip(1).collect();
+        let (allowed, call): (&[Method], _) = match *segments {
+            ["api", "info"] => (READ, Ok(Self::Info)),
+            ["api", "locks"] => (READ, Filter::parse(uri.query().unwrap_or_default()).map(Self::List)),
+            ["api", "locks", name] => (READ, lock_name(name).map(Self::Inspect)),
+            ["api", "locks", name, "release"] => (&[Method::POST], lock_name(name).map(Self::Release)),
+            ["api", "locks", name, "waiters", address] => (&[Method::DELETE], kick(name, address)),
+            _ => return Err(Refusal::new(StatusCode::NOT_FOUND, UNKNOWN_PATH)),
+        };
+        if !allowed.contains(method) {
+            return Err(Refusal::method_not_allowed(method, allowed));
+        }
+        let call = call?;
+        if !matches!(call, Self::List(_)) && uri.query().is_some_and(|query| !query.is_empty()) {
+            return Err(bad("this call takes no query parameters"));
+        }
+        Ok(call)
+    }
+}
+
+/// The methods of a call that changes nothing.
+const READ: &[Method] = &[Method::GET, Method::HEAD];
+
+const UNKNOWN_PATH: &str =
+    "unknown path; in a lock's name every / is written as %2F, as in /api/locks/nightly%2Fbackup";
+
+impl Filter {
+    fn parse(query: &str) -> Result<Self, Refusal> {
+        let mut filter = Self::default();
+        let mut known = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if known.contains(&key) {
+                return Err(bad(format!("query parameter {key:?} is given twice")));
+            }
+            known.push(key);
+            // In a query, unlike in a path, + stands for a space.
+            let value = decode(&value.replace('+', "%20"))?;
+            match key {
+                "match" => filter.pattern = pattern(&value)?,
+                "after" => filter.after = (!value.is_empty()).then_some(value),
+                "limit" => filter.limit = Some(limit(&value)?),
+                _ => {
+                    return Err(bad(format!(
+                        "unknown query parameter {key:?}: match, after and limit are known"
+                    )));
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Whether a name is listed.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        self.after.as_deref().is_none_or(|after| name > after)
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
+    }
+}
+
+fn pattern(text: &str) -> Result<Option<Glob>, Refusal> {
+    if text.len() > PATTERN_BYTES_MAX {
+        return Err(bad(format!("match is longer than {PATTERN_BYTES_MAX} bytes")));
+    }
+    Ok((!text.is_empty()).then(|| Glob::new(text)))
+}
+
+fn limit(text: &str) -> Result<usize, Refusal> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = text.parse().ok().filter(|limit| digits && (1..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| bad(format!("limit is a number from 1 to {LIMIT_MAX}")))
+}
+
+fn lock_name(segment: &str) -> Result<LockName, Refusal> {
+    let name = decode(segment)?;
+    LockName::new(&name).map_err(|code| bad(format!("the lock's name: {}", code.meaning())))
+}
+
+fn kick(name: &str, address: &str) -> Result<Call, Refusal> {
+    let address = decode(address)?;
+    let address: SocketAddr = address.parse().map_err(|_| {
+        bad("the waiter is named by its address and port, as in 192.0.2.1:40000 or [2001:db8::1]:40000")
+    })?;
+    Ok(Call::Kick(lock_name(name)?, address.into()))
+}
+
+fn decode(text: &str) -> Result<String, Refusal> {
+    let mut escapes = text.split('%').skip(1).map(str::as_bytes);
+    if !escapes.all(|escape| escape.len() >= 2 && escape[..2].iter().all(u8::is_ascii_hexdigit)) {
+        return Err(bad("a % is not followed by two hexadecimal digits"));
+    }
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| bad("what is percent-encoded is not valid UTF-8"))
+}
+
+fn bad(problem: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, problem)
+}

@@ -1,0 +1,175 @@
+//! The admin API: who holds and who waits, force-release and kick, as JSON over HTTP on TCP or on a Unix socket.
+//!
+//! The control thread only takes requests, looks at their headers and writes answers. All else happens on threads that may
+//! wait: asking the shards, matching names, writing JSON. There is no authentication: who reaches the address may use it;
+//! [`guard`] keeps web pages from reaching it through a browser.
+
+mod answer;
+mod call;
+mod gather;
+mod guard;
+mod json;
+mod model;
+mod refusal;
+mod socket;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::http::{self, Listener, Remote, Service};
+use crate::listener::{self, BindError};
+use crate::settings::{AdminAddress, AdminSettings, HostName, ServeSettings};
+use crate::shard::Questions;
+use answer::Answers;
+use call::Call;
+use refusal::Refusal;
+pub(crate) use socket::SocketError;
+use socket::SocketFile;
+
+/// Connections at once of each listener: people, scripts and a live view. With those of the ops endpoints they stay within the
+/// descriptors that are kept free of sessions.
+const CONNECTIONS_MAX: usize = 12;
+
+/// How long a connection may last: a listing's time, and as long again to send it.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Calls at once, each on a thread of its own, also when their connections have gone.
+const CALLS_MAX: usize = 32;
+
+/// How long a listing waits for its turn. There is one at a time, since one of a million locks takes half a GB.
+const LISTING_TURN_WAIT: Duration = Duration::from_secs(5);
+
+/// The running API. Its socket's file goes with it.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    pub(crate) task: JoinHandle<()>,
+    /// Where it listens; none when off.
+    pub(crate) address: Option<String>,
+    _file: Option<SocketFile>,
+}
+
+/// Why the API does not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Port(#[from] BindError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// Opens the API's address, if it has one, and serves it.
+pub(crate) async fn start(settings: &ServeSettings, questions: Questions) -> Result<Admin, StartError> {
+    let mut admin = Admin { task: tokio::spawn(std::future::pending()), address: None, _file: None };
+    let Some(AdminSettings { listen, hosts }) = &settings.admin else { return Ok(admin) };
+    let listeners = match listen {
+        AdminAddress::Tcp(address) => {
+            let listeners = listener::bind_all(address, "-admin-listen").await?;
+            admin.address = Some(listener::addresses(&listeners));
+            warn_if_open(&listeners);
+            listeners.into_iter().map(Listener::Tcp).collect()
+        }
+        AdminAddress::Unix(path) => {
+            let (listener, file) = socket::listen(path)?;
+            admin.address = Some(listen.to_string());
+            admin._file = Some(file);
+            vec![Listener::Unix(listener)]
+        }
+    };
+    let service = Service {
+        name: "admin API",
+        router: router(hosts.clone(), Answers::new(settings, questions)),
+        connections_max: CONNECTIONS_MAX,
+        connection_time_max: CONNECTION_TIME_MAX,
+    };
+    admin.task = tokio::spawn(http::run(listeners, service));
+    Ok(admin)
+}
+
+fn warn_if_open(listeners: &[TcpListener]) {
+    let is_open =
+        |listener: &TcpListener| listener.local_addr().is_ok_and(|a| !a.ip().to_canonical().is_loopback());
+    if listeners.iter().any(is_open) {
+        warn!(
+            "the admin API asks for no password, and -admin-listen is not a loopback address: whoever reaches it can take any lock from its holder"
+        );
+    }
+}
+
+/// What every request needs.
+struct Context {
+    hosts: Vec<HostName>,
+    answers: Arc<Answers>,
+    calls: Arc<Semaphore>,
+    listings: Arc<Semaphore>,
+}
+
+fn router(hosts: Vec<HostName>, answers: Answers) -> Router {
+    let context = Context {
+        hosts,
+        answers: Arc::new(answers),
+        calls: Arc::new(Semaphore::new(CALLS_MAX)),
+        listings: Arc::new(Semaphore::new(1)),
+    };
+    // The paths are taken apart by `call`: a name is to be refused, not repaired, when its encoding is wrong.
+    Router::new().fallback(handle).with_state(Arc::new(context))
+}
+
+async fn handle(
+    State(context): State<Arc<Context>>,
+    Extension(remote): Extension<Remote>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let call = guard::check(remote, &uri, &headers, &context.hosts).and_then(|()| Call::parse(&method, &uri));
+    let answered = match call {
+        Ok(call) => answer(&context, call, remote).await,
+        Err(refusal) => Err(refusal),
+    };
+    match answered {
+        Ok(body) => ([JSON], body).into_response(),
+        Err(Refusal { status, problem, allow }) => {
+            let body = json::line(&model::Error { error: problem });
+            let mut response = (status, [JSON], body).into_response();
+            if let Some(allow) = allow.and_then(|allow| HeaderValue::try_from(allow).ok()) {
+                response.headers_mut().insert(header::ALLOW, allow);
+            }
+            response
+        }
+    }
+}
+
+const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+
+async fn answer(context: &Context, call: Call, remote: Remote) -> Result<Vec<u8>, Refusal> {
+    let turn = match call {
+        Call::List(_) => Some(listing_turn(&context.listings).await?),
+        _ => None,
+    };
+    let permit = Arc::clone(&context.calls)
+        .try_acquire_owned()
+        .map_err(|_| Refusal::unavailable("too many calls at once"))?;
+    let answers = Arc::clone(&context.answers);
+    let answer = move || {
+        let _until_answered = (turn, permit);
+        answers.answer(call, remote)
+    };
+    tokio::task::spawn_blocking(answer).await.expect("answering does not panic")
+}
+
+async fn listing_turn(listings: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+    match timeout(LISTING_TURN_WAIT, Arc::clone(listings).acquire_owned()).await {
+        Ok(turn) => Ok(turn.expect("the semaphore is never closed")),
+        Err(_) => Err(Refusal::unavailable("another listing is under way")),
+    }
+}
