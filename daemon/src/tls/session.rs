@@ -33,7 +33,7 @@ pub(crate) struct Session {
     unverified: Option<Config>,
     is_closed_by_peer: bool,
     /// Why it is over. Nothing more is read or sent then.
-    fault: Option<Fault>,
+    fault: Option<Box<Fault>>,
 }
 
 impl fmt::Debug for Session {
@@ -73,7 +73,7 @@ impl Session {
         output: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         if let Some(fault) = &self.fault {
-            return Err(fault.clone());
+            return Err(Fault::clone(fault));
         }
         if self.is_closed_by_peer {
             return Ok(());
@@ -186,7 +186,7 @@ impl Session {
         }
         self.kept = Vec::new();
         self.unverified = None;
-        self.fault = Some(fault);
+        self.fault = Some(Box::new(fault));
     }
 
     /// Appends the records that carry `plaintext`. Only after the handshake; nothing after a fault or a close_notify of ours.
