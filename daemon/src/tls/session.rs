@@ -32,6 +32,7 @@ pub(crate) struct Session {
     /// What the handshake runs under; released when the client is known.
     unverified: Option<Config>,
     is_closed_by_peer: bool,
+    is_closed_by_us: bool,
     /// Why it is over. Nothing more is read or sent then.
     fault: Option<Box<Fault>>,
 }
@@ -56,11 +57,13 @@ impl Session {
             kept: Vec::new(),
             unverified: Some(config.clone()),
             is_closed_by_peer: false,
+            is_closed_by_us: false,
             fault: None,
         }
     }
 
-    /// Takes bytes as they came from the socket, and appends what they say and what must be sent because of them.
+    /// Takes bytes as they came from the socket, and appends what they say and what must be sent because of them. Ignores them once
+    /// either side has closed.
     ///
     /// # Errors
     ///
@@ -75,7 +78,7 @@ impl Session {
         if let Some(fault) = &self.fault {
             return Err(Fault::clone(fault));
         }
-        if self.is_closed_by_peer {
+        if self.is_closed_by_peer || self.is_closed_by_us {
             return Ok(());
         }
         let before = plaintext.len();
@@ -201,10 +204,12 @@ impl Session {
         }
     }
 
-    /// Appends the alert that says that we send no more. Nothing during the handshake, where there is nothing to close yet.
+    /// Appends the alert that says that we are done; what still comes is ignored then, since rustls could not answer it with
+    /// another alert. Nothing during the handshake, where there is nothing to close yet.
     pub(crate) fn close_notify(&mut self, output: &mut Vec<u8>) {
         let outcome =
             self.write(RECORD_OVERHEAD_BYTES, output, |traffic, room| traffic.queue_close_notify(room));
+        self.is_closed_by_us = !self.is_handshaking();
         debug_assert!(outcome.is_ok(), "alerts are no subject of the limits of a key");
     }
 
@@ -214,7 +219,7 @@ impl Session {
         output: &mut Vec<u8>,
         mut write: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), Exhausted> {
-        if self.fault.is_some() {
+        if self.fault.is_some() || self.is_closed_by_us {
             return Ok(());
         }
         // rustls may still refer to what is kept. There is no whole record in it, so that nothing is read here.
