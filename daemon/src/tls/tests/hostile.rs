@@ -177,3 +177,56 @@ fn floods_of_records_that_say_nothing_end_the_session() {
     let mut forger = Forger::new(&TLS12);
     assert!(forger.send(ContentType::Handshake, &KEY_UPDATE_WITHOUT_ANSWER).is_err(), "not in TLS 1.2");
 }
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn random_records_in_random_pieces_never_panic() {
+    let only = std::env::var("TLS_SEED").ok().map(|seed| seed.parse().expect("TLS_SEED is a number"));
+    for seed in only.map_or(0..300, |seed: u64| seed..seed + 1) {
+        println!("TLS_SEED={seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut forger = Forger::new(VERSIONS[random.usize(..2)]);
+        for _ in 0..random.usize(1..60) {
+            let record = random_record(&mut random, &mut forger);
+            let piece_bytes = random.usize(1..=record.len());
+            for piece in record.chunks(piece_bytes) {
+                let ended = forger.give(piece).is_err();
+                match random.u8(..40) {
+                    0 => forger.server.close_notify(&mut Vec::new()),
+                    1..20 => forger.server.send(b"answer", &mut Vec::new()),
+                    _ => {}
+                }
+                assert!(!ended || forger.server.kept_bytes() == 0);
+            }
+        }
+    }
+}
+
+/// Mostly such as an honest client could send, and then not quite.
+fn random_record(random: &mut fastrand::Rng, forger: &mut Forger) -> Vec<u8> {
+    const KEY_UPDATE: &[u8] = &[24, 0, 0, 1, 1];
+    const TORN_KEY_UPDATE: &[u8] = &[24, 0, 0];
+    const REST_OF_KEY_UPDATE: &[u8] = &[1, 0];
+    let hello = client_hello();
+    let (typ, payload): (_, &[u8]) = match random.u8(..24) {
+        0..10 => (ContentType::ApplicationData, &[2]),
+        10 => (ContentType::ApplicationData, &[]),
+        11 => (ContentType::Alert, &[1, 90]),
+        12 => (ContentType::Alert, &[1, 0]),
+        13 => (ContentType::Alert, &[7, 7]),
+        14..17 => (ContentType::Handshake, KEY_UPDATE),
+        17 => (ContentType::Handshake, TORN_KEY_UPDATE),
+        18 => (ContentType::Handshake, REST_OF_KEY_UPDATE),
+        19 => (ContentType::Handshake, &hello[5..]),
+        20 => (ContentType::ChangeCipherSpec, &[1]),
+        21 => (ContentType::Unknown(random.u8(..)), &[0; 5]),
+        22 => (ContentType::Handshake, &[20, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        _ => return vec![random.u8(20..25), 3, 3, 0, 3, 1, random.u8(..), 0],
+    };
+    let mut record = forger.record(typ, payload);
+    if random.u8(..20) == 0 {
+        let place = random.usize(..record.len());
+        record[place] = random.u8(..);
+    }
+    record
+}
