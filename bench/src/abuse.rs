@@ -3,7 +3,6 @@
 //! "own late" is how late this tool's own heartbeats went out at worst, in µs, and "starved %" how long the server's
 //! threads were ready but had no CPU: where these are large, the latencies are the machine's.
 
-use std::mem;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +15,12 @@ use protocol::Lease;
 use crate::attack::{self, Attack};
 use crate::claim::Claim;
 use crate::clock::{NS_PER_S, as_ns, now_ns};
-use crate::load::{Fleet, Happened, What};
-use crate::pulse::Pulse;
 use crate::server::{self, Server, Start};
-use crate::stats::Latencies;
+use crate::witnesses::{Felt, LEASE_MS, Rhythm, Witnesses};
 use crate::{Verdict, numbered_name};
 
 /// Sessions that behave, and how often each sends a heartbeat.
-const WELL_BEHAVED: usize = 20;
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// Their lease: many intervals, so that only a server that lost its grip closes one.
-const LEASE_MS: u32 = 5000;
+const WELL_BEHAVED: Rhythm = Rhythm { sessions: 20, interval: Duration::from_millis(50) };
 
 /// An attack that has not ended this long after it was told to is an error of this tool.
 const ATTACK_OVERTIME_MAX: Duration = Duration::from_secs(60);
@@ -59,15 +52,16 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let limit = server::raise_nofile()?;
     ensure!(
-        u64::from(options.nofile) + attack::BEYOND_LIMIT as u64 + WELL_BEHAVED as u64 + 100 <= limit,
+        u64::from(options.nofile + WELL_BEHAVED.sessions) + attack::BEYOND_LIMIT as u64 + 100 <= limit,
         "--nofile {} is too near to this process's own limit of {limit}",
         options.nofile
     );
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("{WELL_BEHAVED} sessions, a heartbeat every {INTERVAL:?} each; --seed {seed}");
-    let start = Start { program, shards: options.shards, nofile: Some(u64::from(options.nofile)) };
+    let Rhythm { sessions, interval } = WELL_BEHAVED;
+    println!("{sessions} sessions, a heartbeat every {interval:?} each; --seed {seed}");
+    let start = Start { nofile: Some(u64::from(options.nofile)), ..Start::new(program, options.shards) };
     let mut server = Server::start(&start)?;
-    let mut witnesses = Witnesses::join(server.address())?;
+    let mut witnesses = Witnesses::join(server.address(), WELL_BEHAVED)?;
     println!(
         "{:<16} {:>6}  latency µs: {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>9} {:>8} {:>9}  what happened",
         "phase",
@@ -139,16 +133,14 @@ fn phase(
     server.check_alive()?;
     let mebibytes = server.anonymous_bytes()? >> 20;
     let newcomer = serve_newcomer(address).with_context(|| format!("after {name}"))?;
-    let Witnesses { latencies, pulse, .. } = witnesses;
+    let Felt { latencies, overdue, own_late_us } = witnesses.take_felt();
     let [p50, p99] = [0.5, 0.99].map(|share| latencies.quantile_us(share));
     let (beats, max) = (latencies.len(), latencies.max_us());
-    let (overdue, late) = (mem::take(&mut pulse.skipped), mem::take(&mut pulse.late_ns_max) / 1000);
     println!(
-        "{name:<16} {beats:>6}              {p50:>6.0} {p99:>7.0} {max:>7.0} {overdue:>8} {late:>8} {core:>7.1} {starved:>9.1} {mebibytes:>4} MiB {:>6.1} ms  {story}",
+        "{name:<16} {beats:>6}              {p50:>6.0} {p99:>7.0} {max:>7.0} {overdue:>8} {own_late_us:>8} {core:>7.1} {starved:>9.1} {mebibytes:>4} MiB {:>6.1} ms  {story}",
         newcomer.as_secs_f64() * 1e3
     );
     ensure!(beats > 0, "no heartbeat was answered");
-    *latencies = Latencies::new();
     Ok(max / 1e3)
 }
 
@@ -160,44 +152,4 @@ fn serve_newcomer(server: SocketAddr) -> Result<Duration> {
     claim.wait_at_most(RECOVERY_MAX)?;
     claim.expect_acquired().context("a newcomer on a free lock")?;
     Ok(Duration::from_nanos(now_ns() - start_ns))
-}
-
-/// The sessions that behave.
-struct Witnesses {
-    fleet: Fleet,
-    pulse: Pulse,
-    happened: Vec<Happened>,
-    latencies: Latencies,
-    ended: Vec<String>,
-}
-
-impl Witnesses {
-    fn join(server: SocketAddr) -> Result<Self> {
-        let mut fleet = Fleet::new(server)?;
-        let mut pulse = Pulse::new(as_ns(INTERVAL));
-        let lease = Lease::from_ms(LEASE_MS).expect("a positive constant");
-        fleet.join_all(WELL_BEHAVED, lease, |n| numbered_name("well-behaved", n))?;
-        for index in 0..WELL_BEHAVED {
-            pulse.add(index);
-            // Spread over the interval, as independent clients are.
-            thread::sleep(INTERVAL / WELL_BEHAVED as u32);
-        }
-        Ok(Self { fleet, pulse, happened: Vec::new(), latencies: Latencies::new(), ended: Vec::new() })
-    }
-
-    /// Heartbeats until `done`, which is asked at least once an interval.
-    fn watch(&mut self, done: impl Fn(u64) -> bool) -> Result<()> {
-        while !done(now_ns()) {
-            let next_ns = self.pulse.beat(&mut self.fleet)?;
-            self.fleet.poll(next_ns.saturating_sub(now_ns()), &mut self.happened)?;
-            for Happened { index, what, .. } in &self.happened {
-                match what {
-                    What::Beat { rtt_ns } => self.latencies.record(*rtt_ns),
-                    What::Queued | What::Granted(_) => {}
-                    What::Ended(end) => self.ended.push(format!("{index}: {end}")),
-                }
-            }
-        }
-        Ok(())
-    }
 }

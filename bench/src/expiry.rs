@@ -30,7 +30,7 @@ pub(crate) struct Options {
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let Some(lease) = Lease::from_duration(options.lease) else { bail!("--lease 0ms is no lease") };
-    let mut server = Server::start(&Start { program, shards: options.shards, nofile: None })?;
+    let mut server = Server::start(&Start::new(program, options.shards))?;
     println!(
         "{} rounds with a lease of {lease}, counted from the send of the holder's last heartbeat",
         options.rounds

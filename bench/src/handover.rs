@@ -40,7 +40,7 @@ pub(crate) struct HoldOptions {
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    let mut server = Server::start(&Start { program, shards: options.shards, nofile: None })?;
+    let mut server = Server::start(&Start::new(program, options.shards))?;
     println!("{} rounds, from just before the holder's end to the waiter's ACQUIRED", options.rounds);
     for how in [Way::Closed, Way::Reset, Way::Killed] {
         let mut latencies = Latencies::new();

@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let needed = 2 * u64::from(options.connections) + DESCRIPTORS_OTHER;
     ensure!(needed <= limit, "{needed} descriptors are needed, the hard limit of open files is {limit}");
 
-    let server = Server::start(&Start { program, shards: options.shards, nofile: None })?;
+    let server = Server::start(&Start::new(program, options.shards))?;
     let shard_cpus = server.pinned_cpus()?;
     let floor = Server::start_floor(shard_cpus.first().copied())?;
     let own_cpu = server::pin_away_from(&shard_cpus)?;

@@ -73,7 +73,7 @@ fn measure(
     name: impl Fn(usize) -> LockName,
     name_bytes: usize,
 ) -> Result<f64> {
-    let server = Server::start(&Start { program, shards: options.shards, nofile: None })?;
+    let server = Server::start(&Start::new(program, options.shards))?;
     let lease = Lease::from_ms(LEASE_LONG_MS).expect("a positive constant");
     let mut warm = Fleet::new(server.address())?;
     warm.join_all(WARM_SESSIONS, lease, |n| numbered_name("warm", n))?;

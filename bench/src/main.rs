@@ -19,6 +19,7 @@ mod sessions;
 mod soak;
 mod stats;
 mod usage;
+mod witnesses;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -57,6 +57,13 @@ pub(crate) struct Start<'a> {
     pub(crate) nofile: Option<u64>,
 }
 
+impl<'a> Start<'a> {
+    /// With this process's limits.
+    pub(crate) fn new(program: &'a Path, shards: usize) -> Self {
+        Self { program, shards, nofile: None }
+    }
+}
+
 impl Server {
     /// Starts a monolock server and waits until it listens.
     pub(crate) fn start(start: &Start<'_>) -> Result<Self> {
@@ -280,7 +287,7 @@ mod tests {
     fn a_server_that_ends_at_once_is_reported_with_its_last_words() {
         // It takes none of a server's flags and says so.
         let program = Path::new("/bin/cat");
-        let started = Server::start(&Start { program, shards: 1, nofile: None });
+        let started = Server::start(&Start::new(program, 1));
         let error = started.err().expect("it never listens").to_string();
         assert!(error.contains("ended") && error.contains("cat:"), "{error}");
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let connections = usize::try_from(options.connections)?;
     ensure!(u64::from(options.connections) < limit, "the hard limit of open files is {limit}");
     let Some(lease) = Lease::from_duration(options.lease) else { bail!("--lease 0ms is no lease") };
-    let mut server = Server::start(&Start { program, shards: options.shards, nofile: None })?;
+    let mut server = Server::start(&Start::new(program, options.shards))?;
     let empty_bytes = server.anonymous_bytes()?;
     let mut crowd = Crowd::new(server.address(), usize::try_from(options.locks)?, lease)?;
 

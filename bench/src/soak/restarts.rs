@@ -36,7 +36,7 @@ type Answered = (usize, u64);
 pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     server::raise_nofile()?;
     let address = server::fixed_address()?;
-    let start = || Server::start_at(&Start { program, shards: options.shards, nofile: None }, address);
+    let start = || Server::start_at(&Start::new(program, options.shards), address);
     let mut server = start()?;
     let (answers, answered) = mpsc::channel();
     let ends = Arc::new(Notify::new());

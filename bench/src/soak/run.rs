@@ -81,7 +81,7 @@ fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> 
 
 fn start(options: &Options, program: &Path, address: SocketAddr, acts: &Acts) -> Result<Server> {
     acts.note(Act::ServerStart)?;
-    let server = Server::start_at(&Start { program, shards: options.shards, nofile: None }, address)?;
+    let server = Server::start_at(&Start::new(program, options.shards), address)?;
     acts.note(Act::ServerListening)?;
     Ok(server)
 }
