@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     println!("{sessions} sessions, a heartbeat every {interval:?} each; --seed {seed}");
     let start = Start { nofile: Some(u64::from(options.nofile)), ..Start::new(program, options.shards) };
     let mut server = Server::start(&start)?;
-    let mut witnesses = Witnesses::join(server.address(), WELL_BEHAVED)?;
+    let mut witnesses = Witnesses::join(server.address(), None, WELL_BEHAVED)?;
     println!(
         "{:<16} {:>6}  latency µs: {:>6} {:>7} {:>7} {:>8} {:>8} {:>7} {:>9} {:>8} {:>9}  what happened",
         "phase",

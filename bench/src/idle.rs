@@ -9,6 +9,7 @@ use protocol::{Lease, LockName, NAME_BYTES_MAX};
 
 use crate::load::Fleet;
 use crate::server::{self, Server, Start};
+use crate::tls::Certificates;
 use crate::{LEASE_LONG_MS, Verdict, numbered_name};
 
 /// Sessions and heartbeats of each that come before the first reading: more heartbeats than a shard has receive
@@ -38,9 +39,15 @@ pub(crate) struct Options {
     /// Shards of the server.
     #[arg(long, default_value_t = 1)]
     shards: usize,
-    /// Fails when a session takes more, its name aside, at the last step.
+    /// Fails when a plain session takes more, its name aside, at the last step.
     #[arg(long)]
     max_bytes: Option<f64>,
+    /// Measures sessions over TLS as well.
+    #[arg(long)]
+    tls: bool,
+    /// Fails when a session over TLS takes more.
+    #[arg(long, requires = "tls")]
+    max_tls_bytes: Option<f64>,
 }
 
 /// Measures and prints.
@@ -53,16 +60,27 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
         "claims", "sessions", "KiB in all", "a session", "since the last step"
     );
     let own = |n: usize| LockName::new(&format!("{n:0name_bytes$}")).expect("8 to 255 bytes");
-    let mut heaviest = measure(options, program, "each its own lock", own, name_bytes)?;
     let shared = |_: usize| LockName::new(&"x".repeat(name_bytes)).expect("8 to 255 bytes");
+    let mut heaviest = measure(options, program, "each its own lock", own, name_bytes, None)?;
     // The name is there once, whatever the number of sessions.
-    heaviest = heaviest.max(measure(options, program, "all wait for one lock", shared, 0)?);
-    Ok(match options.max_bytes {
-        Some(max) if heaviest > max => {
-            Verdict::Missed(format!("a session takes {heaviest:.0} bytes, above {max}"))
+    heaviest = heaviest.max(measure(options, program, "all wait for one lock", shared, 0, None)?);
+    if let Some(missed) = judge("a session", heaviest, options.max_bytes) {
+        return Ok(missed);
+    }
+    if options.tls {
+        let certificates = Certificates::make(false)?;
+        let heaviest =
+            measure(options, program, "own locks, over TLS", own, name_bytes, Some(&certificates))?;
+        if let Some(missed) = judge("a session over TLS", heaviest, options.max_tls_bytes) {
+            return Ok(missed);
         }
-        _ => Verdict::Met,
-    })
+    }
+    Ok(Verdict::Met)
+}
+
+fn judge(what: &str, bytes: f64, max: Option<f64>) -> Option<Verdict> {
+    let max = max.filter(|&max| bytes > max)?;
+    Some(Verdict::Missed(format!("{what} takes {bytes:.0} bytes, above {max}")))
 }
 
 /// Prints each step, returns bytes a session at the last.
@@ -72,16 +90,19 @@ fn measure(
     title: &str,
     name: impl Fn(usize) -> LockName,
     name_bytes: usize,
+    tls: Option<&Certificates>,
 ) -> Result<f64> {
-    let server = Server::start(&Start::new(program, options.shards))?;
+    let flags = tls.map(Certificates::server_flags).unwrap_or_default();
+    let dialer = tls.map(Certificates::dialer).transpose()?;
+    let server = Server::start(&Start { flags, ..Start::new(program, options.shards) })?;
     let lease = Lease::from_ms(LEASE_LONG_MS).expect("a positive constant");
-    let mut warm = Fleet::new(server.address())?;
+    let mut warm = Fleet::over(server.address(), dialer.clone())?;
     warm.join_all(WARM_SESSIONS, lease, |n| numbered_name("warm", n))?;
     (0..WARM_HEARTBEATS).try_for_each(|_| warm.beat_all())?;
 
     let empty = settled_bytes(&server)?;
     let (mut before, mut sessions_before) = (empty, 0);
-    let mut fleet = Fleet::new(server.address())?;
+    let mut fleet = Fleet::over(server.address(), dialer)?;
     let all = usize::try_from(options.connections)?;
     let per_session = |bytes: u64, since: u64, sessions: usize| {
         (bytes as f64 - since as f64) / sessions as f64 - name_bytes as f64

@@ -1,9 +1,10 @@
 //! Client connections in numbers: one thread, one epoll set, nothing allocated for a heartbeat.
 
 mod session;
+mod stream;
 
 use std::fmt;
-use std::io::Write;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::clock::{NS_PER_S, as_ns, now_ns};
+use crate::tls::Dialer;
 use session::{Counts, Session};
+use stream::Stream;
 
 /// How long a connect may take. On loopback it takes microseconds unless the accept queue is full.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -35,6 +38,7 @@ const READ_BYTES: usize = 1024;
 /// Connections to one server.
 pub(crate) struct Fleet {
     server: SocketAddr,
+    dialer: Option<Dialer>,
     epoll: OwnedFd,
     sessions: Vec<Option<Session>>,
     ready: Vec<epoll::Event>,
@@ -77,8 +81,8 @@ pub(crate) enum End {
     Refused(ErrorCode),
     /// The server sent what the protocol does not allow here.
     Violation(&'static str),
-    /// The local kernel ended it.
-    Failed(Errno),
+    /// The local kernel ended it, or TLS did.
+    Failed(String),
 }
 
 impl fmt::Display for End {
@@ -88,7 +92,7 @@ impl fmt::Display for End {
             Self::Reset => f.write_str("reset by the server"),
             Self::Refused(code) => write!(f, "refused: {code} {}", code.meaning()),
             Self::Violation(what) => f.write_str(what),
-            Self::Failed(errno) => write!(f, "failed: {errno}"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
         }
     }
 }
@@ -105,8 +109,14 @@ pub(crate) enum Sent {
 
 impl Fleet {
     pub(crate) fn new(server: SocketAddr) -> Result<Self> {
+        Self::over(server, None)
+    }
+
+    /// Over TLS if there is a dialer.
+    pub(crate) fn over(server: SocketAddr, dialer: Option<Dialer>) -> Result<Self> {
         Ok(Self {
             server,
+            dialer,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             sessions: Vec::new(),
             ready: Vec::with_capacity(READY_MAX),
@@ -117,14 +127,15 @@ impl Fleet {
 
     /// Connects and sends an ACQUIRE; its answer comes out of [`Fleet::poll`].
     pub(crate) fn join(&mut self, name: LockName, lease: Lease) -> Result<usize> {
-        let mut socket = TcpStream::connect_timeout(&self.server, CONNECT_MAX).context("connecting")?;
+        let socket = TcpStream::connect_timeout(&self.server, CONNECT_MAX).context("connecting")?;
         socket.set_nodelay(true)?;
-        socket.set_nonblocking(true)?;
-        socket.write_all(&Acquire { name, lease }.encode()).context("sending an ACQUIRE")?;
+        socket.set_read_timeout(Some(ANSWER_MAX))?;
+        let mut stream = Stream::on(socket, self.dialer.as_ref()).context("the TLS handshake")?;
+        stream.send(&Acquire { name, lease }.encode()).context("sending an ACQUIRE")?;
         let index = self.sessions.len();
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(index as u64), flags)?;
-        self.sessions.push(Some(Session::joining(socket, &mut self.counts)));
+        epoll::add(&self.epoll, stream.socket(), epoll::EventData::new_u64(index as u64), flags)?;
+        self.sessions.push(Some(Session::joining(stream, &mut self.counts)));
         Ok(index)
     }
 
@@ -219,20 +230,24 @@ impl Fleet {
         let Self { sessions, buffer, counts, .. } = self;
         let Some(session) = &mut sessions[index] else { return };
         let end = loop {
-            let len = match rustix::io::read(&session.socket, &mut buffer[..]) {
+            let len = match session.stream.read(&mut buffer[..]) {
                 Ok(0) => break End::Closed,
                 Ok(len) => len,
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR) => continue,
-                Err(Errno::CONNRESET) => break End::Reset,
-                Err(errno) => break End::Failed(errno),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted => continue,
+                    // An end without TLS's goodbye.
+                    ErrorKind::UnexpectedEof => break End::Closed,
+                    ErrorKind::ConnectionReset => break End::Reset,
+                    _ => break End::Failed(error.to_string()),
+                },
             };
             let at_ns = now_ns();
             let tell = |what| happened.push(Happened { index, at_ns, what });
             if let Err(end) = session.take(&buffer[..len], at_ns, counts, tell) {
                 break end;
             }
-            if len < READ_BYTES && !is_over {
+            if session.stream.is_drained_by(len, READ_BYTES) && !is_over {
                 return;
             }
         };

@@ -18,6 +18,8 @@ mod server;
 mod sessions;
 mod soak;
 mod stats;
+mod storm;
+mod tls;
 mod usage;
 mod witnesses;
 
@@ -53,10 +55,13 @@ enum Command {
     Handover(handover::Options),
     Expiry(expiry::Options),
     Abuse(abuse::Options),
+    Storm(storm::Options),
     Soak(soak::Options),
     CheckHistory(soak::CheckOptions),
     #[command(hide = true)]
     Hold(handover::HoldOptions),
+    #[command(hide = true)]
+    StormClients(storm::ClientOptions),
     #[command(hide = true)]
     SoakClient(soak::ClientOptions),
 }
@@ -93,6 +98,8 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         Command::Handover(options) => handover::run(options, &program()?),
         Command::Expiry(options) => expiry::run(options, &program()?),
         Command::Abuse(options) => abuse::run(options, &program()?),
+        Command::Storm(options) => storm::run(options, &program()?),
+        Command::StormClients(options) => storm::run_clients(options),
         Command::Soak(options) => soak::run(options, &program()?),
         Command::CheckHistory(options) => soak::check_history(options),
         Command::SoakClient(options) => soak::live(options),

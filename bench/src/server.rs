@@ -55,12 +55,14 @@ pub(crate) struct Start<'a> {
     pub(crate) shards: usize,
     /// Hard limit of open files, where it is not this process's own.
     pub(crate) nofile: Option<u64>,
+    /// More flags.
+    pub(crate) flags: Vec<String>,
 }
 
 impl<'a> Start<'a> {
-    /// With this process's limits.
+    /// With this process's limits and no more flags.
     pub(crate) fn new(program: &'a Path, shards: usize) -> Self {
-        Self { program, shards, nofile: None }
+        Self { program, shards, nofile: None, flags: Vec::new() }
     }
 }
 
@@ -74,6 +76,7 @@ impl Server {
     pub(crate) fn start_at(start: &Start<'_>, address: SocketAddr) -> Result<Self> {
         let mut command = Command::new(start.program);
         command.args(["-listen", &address.to_string(), "-shards", &start.shards.to_string()]);
+        command.args(&start.flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         tie(&mut command, start.nofile);
         let mut child = command.spawn().with_context(|| format!("starting {}", start.program.display()))?;

@@ -13,6 +13,7 @@ use crate::load::{Fleet, Happened, What};
 use crate::numbered_name;
 use crate::pulse::Pulse;
 use crate::stats::Latencies;
+use crate::tls::Dialer;
 
 /// Their lease: many intervals, so that only a server that lost its grip closes one.
 pub(crate) const LEASE_MS: u32 = 5000;
@@ -43,10 +44,10 @@ pub(crate) struct Felt {
 }
 
 impl Witnesses {
-    /// Joins them, each on a lock of its own.
-    pub(crate) fn join(server: SocketAddr, rhythm: Rhythm) -> Result<Self> {
+    /// Joins them, each on a lock of its own; over TLS if there is a dialer.
+    pub(crate) fn join(server: SocketAddr, dialer: Option<Dialer>, rhythm: Rhythm) -> Result<Self> {
         let Rhythm { sessions, interval } = rhythm;
-        let mut fleet = Fleet::new(server)?;
+        let mut fleet = Fleet::over(server, dialer)?;
         let mut pulse = Pulse::new(as_ns(interval));
         let lease = Lease::from_ms(LEASE_MS).expect("a positive constant");
         let count = usize::try_from(sessions)?;

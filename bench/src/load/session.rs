@@ -1,13 +1,12 @@
 //! One session as its client sees it: what is in flight, and what each frame means then.
 
+use std::io::ErrorKind;
 use std::mem;
-use std::net::TcpStream;
 
 use anyhow::{Context, Result};
 use protocol::{HEARTBEAT, ServerFrame, Token, decode_server_frame};
-use rustix::io::Errno;
-use rustix::net::SendFlags;
 
+use super::stream::Stream;
 use super::{End, Sent, What};
 use crate::clock::now_ns;
 
@@ -28,7 +27,7 @@ enum State {
 }
 
 pub(super) struct Session {
-    pub(super) socket: TcpStream,
+    pub(super) stream: Stream,
     state: State,
     /// When the heartbeat in flight was sent.
     sent_ns: Option<u64>,
@@ -38,9 +37,9 @@ pub(super) struct Session {
 
 impl Session {
     /// A session whose ACQUIRE was sent.
-    pub(super) fn joining(socket: TcpStream, counts: &mut Counts) -> Self {
+    pub(super) fn joining(stream: Stream, counts: &mut Counts) -> Self {
         counts.joining += 1;
-        Self { socket, state: State::Joining, sent_ns: None, partial: Vec::new() }
+        Self { stream, state: State::Joining, sent_ns: None, partial: Vec::new() }
     }
 
     /// Takes the session out of the counts.
@@ -54,11 +53,13 @@ impl Session {
             return Ok(Sent::Busy);
         }
         let now = now_ns();
-        match rustix::net::send(&self.socket, &HEARTBEAT, SendFlags::NOSIGNAL) {
-            Ok(_) => {}
+        match self.stream.send(&HEARTBEAT) {
+            Ok(()) => {}
             // The next poll says how the session ended.
-            Err(Errno::PIPE | Errno::CONNRESET) => return Ok(Sent::Gone),
-            Err(errno) => return Err(errno).context("sending a heartbeat"),
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                return Ok(Sent::Gone);
+            }
+            Err(error) => return Err(error).context("sending a heartbeat"),
         }
         self.sent_ns = Some(now);
         counts.in_flight += 1;
@@ -121,7 +122,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use protocol::{ErrorCode, ErrorFrame, WAITING, acquired};
 
@@ -130,7 +131,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut counts = Counts::default();
-        let mut session = Session::joining(socket, &mut counts);
+        let mut session = Session::joining(Stream::Plain(socket), &mut counts);
         let mut told = Vec::new();
         let mut result = Ok(());
         for piece in input.chunks(piece) {
