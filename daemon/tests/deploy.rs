@@ -6,6 +6,8 @@
 mod harness;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -130,16 +132,16 @@ const CONFINED: &str = "TEST_CONFINED";
 fn the_server_makes_no_system_call_that_the_unit_forbids() {
     if std::env::var_os(CONFINED).is_some() {
         seccompiler::apply_filter_all_threads(&filter()["server"]).expect("the filter is taken");
-        let error = std::os::unix::process::CommandExt::exec(
-            Command::new(MONOLOCK)
-                .args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0"])
-                .env_remove(CONFINED),
-        );
+        let error = std::os::unix::process::CommandExt::exec(Command::new(MONOLOCK).env_remove(CONFINED));
         panic!("{error}");
     }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("admin.sock");
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = "the_server_makes_no_system_call_that_the_unit_forbids";
     command.args([test, "--exact", "--ignored", "--nocapture"]).env(CONFINED, "1");
+    command.env("MONOLOCK_LISTEN_ADDRESS", "127.0.0.1:0").env("MONOLOCK_OPS_LISTEN_ADDRESS", "127.0.0.1:0");
+    command.env("MONOLOCK_ADMIN_LISTEN_ADDRESS", format!("unix:{}", socket.display()));
     let mut server = Server::spawn(command);
     let (mut holder, _) = server.hold("lock", LEASE);
     let mut waiter = server.wait_in_line("lock", LEASE);
@@ -149,6 +151,11 @@ fn the_server_makes_no_system_call_that_the_unit_forbids() {
     waiter.acquired();
     server.wait_for_metric("monolock_handover_seconds_count", 1.0);
     assert_eq!(server.get("/readyz").0, 200);
+    let mut admin = UnixStream::connect(socket).unwrap();
+    admin.write_all(b"GET /api/locks/lock HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    admin.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     server.signal(Signal::HUP);
     server.log_line("SIGHUP");
     server.signal(Signal::TERM);
