@@ -1,0 +1,157 @@
+//! The audit log: who became, and who ceased to be, the holder of which lock. JSON lines, in a file or on standard output.
+//!
+//! The threads that decide hand events to a [`Recorder`] and never wait. One thread formats and writes them, and
+//! waits for slow disks alone. What does not fit between the two is counted, and a `lost` record stands in its place.
+
+mod batch;
+mod destination;
+mod line;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod writer;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use locks::Reason;
+use protocol::Token;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tracing::error;
+
+use crate::peer::Peer;
+use destination::Sink;
+use recorder::Backlog;
+use writer::{Order, Writer};
+
+pub(crate) use recorder::{Dropped, Recorder};
+
+/// Events that are recorded and not yet written: 13 MB with names and identities of 50 bytes each, and six seconds of a disk that
+/// stands still under 10 000 ownership changes a second.
+const EVENTS_MAX: u64 = 65_536;
+
+/// Something that happened to a lock.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    /// When, since the Unix epoch.
+    pub(crate) time_unix_ns: u64,
+    pub(crate) lock: Arc<str>,
+    /// Of the client's certificate; none without mutual TLS.
+    pub(crate) identity: Option<Arc<str>>,
+    pub(crate) peer: Peer,
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A session became the holder.
+    Granted { token: Token, wait_ns: u64 },
+    /// An ownership ended.
+    Released { token: Token, held_ns: u64, reason: Reason },
+    /// The ACL refused a claim.
+    Denied,
+    /// The administrator ends an ownership; its `Released` follows.
+    ForceRelease { token: Token },
+    /// The administrator removed a waiter.
+    KickWaiter,
+}
+
+/// Where the log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Stdout,
+    File(PathBuf),
+}
+
+impl From<&str> for Target {
+    fn from(value: &str) -> Self {
+        if value == "-" { Self::Stdout } else { Self::File(value.into()) }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("-"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A target that cannot be opened. Its text starts with the target.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{target}: {problem}")]
+pub(crate) struct OpenError {
+    target: Target,
+    problem: String,
+}
+
+/// The running log, as the control thread has it. To be finished: when it is dropped the writer stops where it is.
+#[derive(Debug)]
+pub(crate) struct Log {
+    target: Target,
+    orders: mpsc::UnboundedSender<Order<Sink>>,
+    backlog: Arc<Backlog>,
+}
+
+/// Opens the target and starts the writer's thread.
+///
+/// # Errors
+///
+/// When the target cannot be opened, or the thread not be started.
+pub(crate) fn start(target: &Target) -> Result<(Log, Recorder), OpenError> {
+    let destination = destination::open(target)?;
+    let (recorder, queue, backlog) = recorder::new(EVENTS_MAX);
+    let (orders, take_orders) = mpsc::unbounded_channel();
+    let writer = Writer::new(target.to_string(), destination, queue, take_orders, Arc::clone(&backlog));
+    let no_thread = |error| OpenError {
+        target: target.clone(),
+        problem: format!("cannot start the thread that writes it: {error}"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
+    // Its panic does not end the process: locks go on, and each event from then on is counted as dropped.
+    thread::Builder::new()
+        .name("audit".into())
+        .spawn(move || runtime.block_on(writer.run()))
+        .map_err(no_thread)?;
+    Ok((Log { target: target.clone(), orders, backlog }, recorder))
+}
+
+impl Log {
+    /// Opens the file anew, for one that was renamed; events from now on go to the new one. Standard output stays.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened. The old one stays in use.
+    pub(crate) fn reopen(&self) -> Result<(), OpenError> {
+        if self.target != Target::Stdout {
+            // A writer that is gone counts what it is given as dropped.
+            let _ = self.orders.send(Order::Reopen(destination::open(&self.target)?));
+        }
+        Ok(())
+    }
+
+    /// The count of events that are not in the log.
+    pub(crate) fn dropped(&self) -> Dropped {
+        Dropped(Arc::clone(&self.backlog))
+    }
+
+    /// Takes no more events and waits until those that were recorded are written, at most for `time_max`. How many are
+    /// then given up, which counts them as dropped.
+    pub(crate) async fn finish(self, time_max: Duration) -> u64 {
+        let (done, is_done) = oneshot::channel();
+        let _ = self.orders.send(Order::Finish(done));
+        if matches!(timeout(time_max, is_done).await, Ok(Ok(()))) {
+            return 0;
+        }
+        let unwritten = self.backlog.give_up();
+        error!(path = %self.target, lost = unwritten, "the audit log was not written to its end");
+        unwritten
+    }
+}

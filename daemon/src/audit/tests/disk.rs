@@ -1,0 +1,116 @@
+//! A writer over a disk that fails on demand, in virtual time.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::audit::destination::Destination;
+use crate::audit::recorder::{self, Backlog, Recorder};
+use crate::audit::writer::{Order, Writer};
+
+/// Longer than the writer rests, whatever happened.
+pub(super) const A_WHILE: Duration = Duration::from_secs(1);
+
+/// What a file has taken, and what it does with the next write.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) bytes: Vec<u8>,
+    /// Bytes that still fit; then there is ENOSPC.
+    pub(super) room: usize,
+    /// Bytes that one write takes at most.
+    pub(super) write_max: usize,
+    /// What every write says.
+    pub(super) error: Option<Errno>,
+    /// Calls of write.
+    pub(super) writes: u64,
+}
+
+/// A file that a test and the writer share.
+#[derive(Debug, Clone)]
+pub(super) struct Disk(Arc<Mutex<File>>);
+
+impl Disk {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(File {
+            bytes: Vec::new(),
+            room: usize::MAX,
+            write_max: usize::MAX,
+            error: None,
+            writes: 0,
+        })))
+    }
+
+    pub(super) fn file(&self) -> MutexGuard<'_, File> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn destination(&self, inode: u64) -> Destination<Self> {
+        Destination::new(self.clone(), Some((1, inode)), false)
+    }
+}
+
+impl io::Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = self.file();
+        file.writes += 1;
+        if let Some(error) = file.error {
+            return Err(error.into());
+        }
+        if file.room == 0 {
+            return Err(Errno::NOSPC.into());
+        }
+        let taken = bytes.len().min(file.room).min(file.write_max);
+        file.bytes.extend(&bytes[..taken]);
+        file.room -= taken;
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A running log. Its writer runs only while the test awaits.
+pub(super) struct Log {
+    pub(super) backlog: Arc<Backlog>,
+    orders: mpsc::UnboundedSender<Order<Disk>>,
+    writer: JoinHandle<()>,
+}
+
+/// Starts a log on `disk`, as inode 1, with a bound of `events_max`.
+pub(super) fn start(disk: &Disk, events_max: u64) -> (Log, Recorder) {
+    let (recorder, queue, backlog) = recorder::new(events_max);
+    let (orders, take_orders) = mpsc::unbounded_channel();
+    let writer =
+        Writer::new("disk".into(), disk.destination(1), queue, take_orders, Arc::clone(&backlog)).run();
+    (Log { backlog, orders, writer: tokio::spawn(writer) }, recorder)
+}
+
+impl Log {
+    pub(super) fn reopen(&self, destination: Destination<Disk>) {
+        self.orders.send(Order::Reopen(destination)).unwrap();
+    }
+
+    /// Ends the log, which the writer must be able to do.
+    pub(super) async fn finish(self) {
+        let (done, is_done) = oneshot::channel();
+        self.orders.send(Order::Finish(done)).unwrap();
+        is_done.await.expect("all is written");
+        self.writer.await.unwrap();
+    }
+
+    /// Ends the log as the process's end does, and waits for its writer.
+    pub(super) async fn abandon(self) {
+        drop(self.orders);
+        self.writer.await.unwrap();
+    }
+}
+
+/// Lets the writer do all that it can.
+pub(super) async fn settle() {
+    tokio::time::sleep(A_WHILE).await;
+}
