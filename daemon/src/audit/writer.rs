@@ -147,13 +147,14 @@ impl<W: Write> Writer<W> {
     }
 
     fn failed(&mut self, error: &io::Error) {
-        self.rest(RETRY);
         if error.kind() == ErrorKind::BrokenPipe {
-            // The reader is gone, and with it what it had not read: nothing is kept for the next.
+            // The reader is gone. For the next one, if there ever is one, nothing is kept.
             if self.batch.is_torn() {
                 self.destination.leave_torn();
             }
             self.backlog.refused(self.batch.refuse());
+        } else {
+            self.rest(RETRY);
         }
         let notice = self.trouble.failed(Instant::now(), self.backlog.dropped());
         self.say(notice, Some(error));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::audit::destination::Destination;
 use crate::audit::recorder::{self, Backlog, Recorder};
@@ -99,7 +100,7 @@ impl Log {
     pub(super) async fn finish(self) {
         let (done, is_done) = oneshot::channel();
         self.orders.send(Order::Finish(done)).unwrap();
-        is_done.await.expect("all is written");
+        timeout(A_WHILE, is_done).await.expect("in time").expect("all is written");
         self.writer.await.unwrap();
     }
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use tokio::time::{Duration, timeout};
-use tracing::subscriber;
+use tracing::Dispatch;
+use tracing::subscriber::{self, DefaultGuard, NoSubscriber};
 
 use super::disk::{A_WHILE, Disk, settle, start};
 use super::{Line, event, events, lines, lost};
@@ -176,14 +177,20 @@ async fn what_a_reader_that_went_away_has_not_read_is_counted_at_once_and_stands
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_whose_reader_is_gone_finishes() {
+async fn a_log_whose_reader_is_gone_drops_all_at_once_and_finishes() {
     let disk = Disk::new();
     disk.file().error = Some(Errno::PIPE);
-    let (log, mut recorder) = start(&disk, 100);
+    let recorded = 10_000;
+    let (log, mut recorder) = start(&disk, recorded);
     let backlog = Arc::clone(&log.backlog);
-    recorder.record(event("a", 0));
+    for number in 0..recorded {
+        recorder.record(event("a", number));
+    }
+    settle().await;
+    assert_eq!(backlog.dropped(), recorded);
+    recorder.record(event("a", recorded));
     log.finish().await;
-    assert_eq!(backlog.dropped(), 1);
+    assert_eq!(backlog.dropped(), recorded + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,17 +203,32 @@ async fn a_writer_ends_when_nobody_waits_for_it_any_more() {
     timeout(A_WHILE, log.abandon()).await.expect("the writer ends");
 }
 
-/// What is logged while the value lives, without times.
-fn diagnostics() -> (Arc<Mutex<Vec<u8>>>, subscriber::DefaultGuard) {
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let to = Arc::clone(&log);
-    let subscriber = tracing_subscriber::fmt()
-        .without_time()
-        .with_ansi(false)
-        .with_target(false)
-        .with_writer(move || Tee(Arc::clone(&to)))
-        .finish();
-    (log, subscriber::set_default(subscriber))
+/// What this thread logs, without times, for as long as the value lives.
+struct Diagnostics {
+    log: Arc<Mutex<Vec<u8>>>,
+    /// While there is only one subscriber, a log statement that another thread reaches first is turned off for all.
+    _second: Dispatch,
+    _guard: DefaultGuard,
+}
+
+impl Diagnostics {
+    fn new() -> Self {
+        let log = Arc::default();
+        let to = Arc::clone(&log);
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_target(false)
+            .with_writer(move || Tee(Arc::clone(&to)))
+            .finish();
+        let second = Dispatch::new(NoSubscriber::new());
+        Self { log, _second: second, _guard: subscriber::set_default(subscriber) }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        std::str::from_utf8(&log).unwrap().lines().map(str::to_owned).collect()
+    }
 }
 
 struct Tee(Arc<Mutex<Vec<u8>>>);
@@ -223,7 +245,7 @@ impl std::io::Write for Tee {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_logged_when_it_begins_and_while_it_lasts_and_when_it_ends_with_what_was_lost() {
-    let (said, _guard) = diagnostics();
+    let diagnostics = Diagnostics::new();
     let disk = Disk::new();
     let (log, mut recorder) = start(&disk, 2);
     disk.file().error = Some(Errno::NOSPC);
@@ -238,18 +260,13 @@ async fn a_failure_is_logged_when_it_begins_and_while_it_lasts_and_when_it_ends_
     log.abandon().await;
     let fails = "ERROR the audit log cannot be written path=\"disk\" \
                  error=No space left on device (os error 28)";
-    let expected = [
-        &format!("{fails} lost=0"),
-        &format!("{fails} lost=2"),
-        " INFO the audit log is written again path=\"disk\" lost=2",
-    ];
-    let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    let works = " INFO the audit log is written again path=\"disk\" lost=2";
+    assert_eq!(diagnostics.lines(), [&format!("{fails} lost=0"), &format!("{fails} lost=2"), works]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_output_that_takes_nothing_for_a_moment_is_no_failure() {
-    let (said, _guard) = diagnostics();
+    let diagnostics = Diagnostics::new();
     let disk = Disk::new();
     let (log, mut recorder) = start(&disk, 100);
     disk.file().error = Some(Errno::AGAIN);
@@ -258,5 +275,5 @@ async fn an_output_that_takes_nothing_for_a_moment_is_no_failure() {
     disk.file().error = None;
     log.finish().await;
     assert_eq!(lines(&disk.file().bytes), events([0]));
-    assert_eq!(String::from_utf8_lossy(&said.lock().unwrap()), "");
+    assert_eq!(diagnostics.lines(), [""; 0]);
 }

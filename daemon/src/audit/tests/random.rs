@@ -13,8 +13,8 @@ use crate::audit::recorder::Recorder;
 
 const SEED_VARIABLE: &str = "AUDIT_SEED";
 
-/// About a second in a debug build.
-const RUNS: u64 = 300;
+/// About two seconds in a debug build.
+const RUNS: u64 = 100;
 
 const STEPS: usize = 150;
 

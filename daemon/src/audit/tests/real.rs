@@ -222,7 +222,7 @@ fn finish_gives_up_on_a_reader_that_does_not_read() {
         recorder.record(event("a", number));
     }
     let unwritten = finish(log, SHORT);
-    assert!((1..recorded).contains(&unwritten), "{unwritten} events");
+    assert!((1..=recorded).contains(&unwritten), "{unwritten} events");
     assert_eq!(dropped.total(), unwritten);
     // Nobody waits for the writer, which ends after the write that it is in.
     let mut rest = Vec::new();
