@@ -151,6 +151,10 @@ impl<W: Write> Writer<W> {
             // The reader is gone. For the next one, if there ever is one, nothing is kept.
             if self.batch.is_torn() {
                 self.destination.leave_torn();
+                // Otherwise whole, it is not lost: what comes next brings the newline.
+                if self.batch.unwritten().starts_with(b"\n") {
+                    self.backlog.written(self.batch.advance(1));
+                }
             }
             self.backlog.refused(self.batch.refuse());
         } else {

@@ -28,6 +28,8 @@ pub(super) struct File {
     pub(super) error: Option<Errno>,
     /// Calls of write.
     pub(super) writes: u64,
+    /// Where it stood when it last had no reader.
+    pub(super) deserted_at: Option<usize>,
 }
 
 /// A file that a test and the writer share.
@@ -42,6 +44,7 @@ impl Disk {
             write_max: usize::MAX,
             error: None,
             writes: 0,
+            deserted_at: None,
         })))
     }
 
@@ -59,6 +62,9 @@ impl io::Write for Disk {
         let mut file = self.file();
         file.writes += 1;
         if let Some(error) = file.error {
+            if error == Errno::PIPE {
+                file.deserted_at = Some(file.bytes.len());
+            }
             return Err(error.into());
         }
         if file.room == 0 {

@@ -177,6 +177,24 @@ async fn what_a_reader_that_went_away_has_not_read_is_counted_at_once_and_stands
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_line_that_lacks_only_its_newline_when_the_reader_goes_is_not_lost() {
+    let disk = Disk::new();
+    let (log, mut recorder) = start(&disk, 100);
+    disk.file().room = line_bytes(0) - 1;
+    recorder.record(event("a", 0));
+    recorder.record(event("a", 1));
+    settle().await;
+    disk.file().error = Some(Errno::PIPE);
+    settle().await;
+    assert_eq!(log.backlog.dropped(), 1);
+    disk.file().error = None;
+    disk.file().room = usize::MAX;
+    recorder.record(event("a", 2));
+    log.finish().await;
+    assert_eq!(lines(&disk.file().bytes), [events([0]), lost(1), events([2])].concat());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_whose_reader_is_gone_drops_all_at_once_and_finishes() {
     let disk = Disk::new();
     disk.file().error = Some(Errno::PIPE);

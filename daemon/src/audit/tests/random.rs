@@ -114,9 +114,8 @@ impl Run {
 
     /// Heals the disk, ends the log and checks all of it.
     async fn end(mut self) -> bool {
-        let last = self.disks.last().expect("there is one").clone();
         {
-            let mut file = last.file();
+            let mut file = self.disks.last().expect("there is one").file();
             (file.error, file.room, file.write_max) = (None, usize::MAX, usize::MAX);
         }
         let alone = self.producers.len() == 1 && self.gone.is_empty();
@@ -124,7 +123,8 @@ impl Run {
         let backlog = Arc::clone(&self.log.backlog);
         settle().await;
         self.log.finish().await;
-        let lines: Vec<Line> = self.disks.iter().flat_map(|disk| whole_lines(disk, &last)).collect();
+        let disks = self.disks.iter().rev().enumerate().rev();
+        let lines: Vec<Line> = disks.flat_map(|(later, disk)| whole_lines(disk, later == 0)).collect();
         check(&lines, &self.gone, backlog.dropped());
         if alone {
             check_places(&lines, self.gone[0].1);
@@ -133,13 +133,15 @@ impl Run {
     }
 }
 
-/// Only the last file must be whole to its end. Half a line that a reader left behind stands on a line of its own.
-fn whole_lines(disk: &Disk, last: &Disk) -> Vec<Line> {
+/// Only the last file must be whole to its end. Half a line that a reader left behind stands on a line of its own, and is
+/// none, unless it lacks nothing but its newline.
+fn whole_lines(disk: &Disk, is_last: bool) -> Vec<Line> {
     let file = disk.file();
     let text = std::str::from_utf8(&file.bytes).unwrap();
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-    assert!(!std::ptr::eq(disk, last) || whole.len() == text.len(), "torn: {text:?}");
-    whole.lines().filter(|text| text.ends_with('}') && text.starts_with('{')).map(line).collect()
+    let deserted = file.deserted_at == Some(text.len());
+    let whole = if deserted { text } else { text.rfind('\n').map_or("", |end| &text[..=end]) };
+    assert!(!is_last || whole.len() == text.len(), "torn: {text:?}");
+    whole.lines().filter(|text| text.ends_with('}')).map(line).collect()
 }
 
 /// Each producer's events are in order and none is doubled; what is missing of all is what is counted.
