@@ -1,6 +1,7 @@
 //! The real server, seen from outside: one module for each part of what it promises.
 #![forbid(unsafe_code)]
 
+mod admin;
 #[path = "../certificates/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod certificates;

@@ -1,0 +1,94 @@
+//! What an administrator does to claims: force-release and kick.
+
+use protocol::ErrorCode;
+
+use super::{Api, LEASE, address, addresses, queue};
+use crate::harness::{Peer, Server};
+
+fn in_line(server: &Server, count: usize) -> Vec<Peer> {
+    (0..count).map(|_| server.wait_in_line("jobs", LEASE)).collect()
+}
+
+#[test]
+fn a_release_tells_the_holder_and_grants_the_next_in_line() {
+    let (mut server, api) = Api::start(&[]);
+    let (mut holder, token) = server.hold("jobs", LEASE);
+    let mut waiters = in_line(&server, 3);
+    let released = api.release("jobs").ok();
+    assert_eq!(released["name"], "jobs");
+    assert_eq!(released["released"]["remote_addr"], address(&holder));
+    assert_eq!(released["released"]["token"], token.0);
+    holder.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    let next = waiters[0].acquired();
+    assert!(next > token);
+    let lock = api.lock("jobs");
+    assert_eq!(lock["holder"]["remote_addr"], address(&waiters[0]));
+    assert_eq!(lock["holder"]["token"], next.0);
+    assert_eq!(queue(&lock), addresses(&waiters[1..]));
+    server.wait_for_metric("monolock_releases_total{reason=\"force\"}", 1.0);
+
+    let line = server.log_line("force-release");
+    assert!(line.contains("by=127.0.0.1:") && line.contains("lock=\"jobs\""), "{line}");
+    assert!(line.contains("result=\"done\"") && line.contains("INFO"), "{line}");
+}
+
+#[test]
+fn the_last_release_leaves_nothing_and_the_next_one_finds_nothing() {
+    let (mut server, api) = Api::start(&[]);
+    let (mut holder, _) = server.hold("jobs", LEASE);
+    assert_eq!(api.release("jobs").status, 200);
+    holder.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    api.get("/api/locks/jobs").error(404);
+    api.release("jobs").error(404);
+    server.log_line("result=\"nobody holds this lock\"");
+    server.hold("jobs", LEASE);
+}
+
+#[test]
+fn a_kicked_waiter_is_told_and_the_others_keep_their_order() {
+    let (mut server, api) = Api::start(&[]);
+    let (holder, _) = server.hold("jobs", LEASE);
+    let mut waiters = in_line(&server, 4);
+    let mut kicked = waiters.remove(1);
+    let answer = api.kick("jobs", &address(&kicked)).ok();
+    assert_eq!(answer["name"], "jobs");
+    assert_eq!(answer["kicked"]["remote_addr"], address(&kicked));
+    kicked.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    assert_eq!(queue(&api.lock("jobs")), addresses(&waiters));
+    let line = server.log_line("kick");
+    assert!(
+        line.contains(&format!("waiter={}", address(&kicked))) && line.contains("result=\"done\""),
+        "{line}"
+    );
+
+    holder.close();
+    for waiter in &mut waiters {
+        waiter.acquired();
+        assert_eq!(api.release("jobs").status, 200);
+        waiter.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    }
+}
+
+#[test]
+fn only_a_waiter_of_this_lock_is_kicked() {
+    let (server, api) = Api::start(&[]);
+    let (mut holder, token) = server.hold("jobs", LEASE);
+    let _other = server.hold("other", LEASE);
+    let mut waiter = server.wait_in_line("other", LEASE);
+    assert!(api.kick("jobs", &address(&holder)).error(404).contains("does not wait"));
+    assert!(api.kick("jobs", &address(&waiter)).error(404).contains("does not wait"));
+    holder.heartbeat();
+    assert_eq!(holder.acquired(), token);
+    waiter.heartbeat();
+    waiter.waiting();
+}
+
+#[test]
+fn a_waiter_is_named_by_any_spelling_of_its_address() {
+    let (server, api) = Api::start(&[]);
+    let _holder = server.hold("jobs", LEASE);
+    let port = |peer: &Peer| peer.stream.local_addr().unwrap().port();
+    let waiters = in_line(&server, 2);
+    assert_eq!(api.kick("jobs", &format!("127.0.0.1%3A{}", port(&waiters[0]))).status, 200);
+    assert_eq!(api.kick("jobs", &format!("%5B::ffff:127.0.0.1%5D:{}", port(&waiters[1]))).status, 200);
+}
