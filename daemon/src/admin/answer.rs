@@ -79,7 +79,7 @@ impl Answers {
         let waiter = lock.waiters.iter().find(|waiter| waiter.who.peer == Some(peer));
         // It may be granted or gone in between.
         let kicked = match waiter {
-            Some(waiter) => self.questions.kick(name.as_str(), waiter.session, peer)?,
+            Some(waiter) => self.questions.kick(name.as_str(), waiter.session)?,
             None => None,
         };
         let waiter = kicked.ok_or_else(|| not_found(format!("{peer} does not wait for this lock")))?;

@@ -16,7 +16,6 @@ use super::Owners;
 use super::seen::{Described, Holder, Slice, Waiter};
 use super::worker::Worker;
 use crate::clock;
-use crate::peer::Peer;
 
 /// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
 /// its askers have given up.
@@ -111,15 +110,9 @@ impl Questions {
         self.ask(self.shard_of(name), move |worker| worker.force_release(&owned))
     }
 
-    /// Removes a waiter, if the session is one, of this lock and from this address. Who that was.
-    pub(crate) fn kick(
-        &self,
-        name: &str,
-        session: SessionId,
-        peer: Peer,
-    ) -> Result<Option<Waiter>, NoAnswer> {
-        let owned = name.to_owned();
-        self.ask(self.shard_of(name), move |worker| worker.kick(&owned, session, peer))
+    /// Removes a session that waits for this lock. Who that was; `None` if it does not wait any more.
+    pub(crate) fn kick(&self, name: &str, session: SessionId) -> Result<Option<Waiter>, NoAnswer> {
+        self.ask(self.shard_of(name), move |worker| worker.kick(session))
     }
 
     fn ask<T: Send + 'static>(
