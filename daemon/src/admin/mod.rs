@@ -46,7 +46,7 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 /// Calls at once, each on a thread of its own, also when their connections have gone.
 const CALLS_MAX: usize = 32;
 
-/// How long a listing waits for its turn. There is one at a time, since one of a million locks takes half a GB.
+/// How long a listing waits for its turn. There is one at a time, since one of a million locks takes a third of a GB.
 const LISTING_TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// The running API. Its socket's file goes with it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use locks::{Counts, SessionId, SessionView, State};
 use ring::Key;
 use tracing::debug;
+use tracing::field::display;
 
 use super::Worker;
 use crate::clock;
@@ -70,7 +71,8 @@ impl Worker {
 
     pub(in crate::shard) fn force_release(&mut self, name: &str) -> Option<Holder> {
         let holder = self.holder(self.table.holder(name)?);
-        debug!(peer = holder.who.peer.map(display), lock = name, token = %holder.token, "force-release");
+        let peer = holder.who.peer.map(display);
+        debug!(peer, lock = name, token = %holder.token, "force-release");
         self.table.force_release(&self.turn, name, &mut self.effects);
         self.carry_out();
         Some(holder)
