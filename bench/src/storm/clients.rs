@@ -103,7 +103,7 @@ impl Weathered {
         format!("{elapsed_ms} {served} {failed} {half_open} {half_open_closed} {failure}")
     }
 
-    fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim_end_matches('\n').splitn(6, ' ');
         let mut number = || words.next()?.parse().ok();
         let (elapsed_ms, served, failed) = (number()?, number()?, number()?);

@@ -128,3 +128,39 @@ fn verdict(options: &Options, p99_grown_ms: f64, storm: &Weathered, ended: &[Str
         _ => Verdict::Met,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// Why a run with these figures is not as demanded.
+    fn missed(p99_grown_ms: f64, storm: &str, ended: &[&str]) -> Option<String> {
+        let options = Cli::parse_from(["storm", "--max-ms", "10"]).options;
+        let storm = Weathered::parse(storm).unwrap();
+        let ended: Vec<String> = ended.iter().map(|&how| how.to_owned()).collect();
+        match verdict(&options, p99_grown_ms, &storm, &ended) {
+            Verdict::Met => None,
+            Verdict::Missed(why) => Some(why),
+        }
+    }
+
+    #[test]
+    fn a_storm_is_weathered_when_all_of_it_was_served_and_nobody_felt_it() {
+        let served = "1000 500 0 0 0 ";
+        assert_eq!(missed(10.0, served, &[]), None);
+        assert!(missed(10.1, served, &[]).unwrap().contains("10.1 ms"));
+        assert!(missed(0.0, served, &["7: reset by the server"]).unwrap().contains("session 7: reset"));
+        assert!(
+            missed(0.0, "1000 500 3 0 0 the handshake: eof", &[]).unwrap().contains("the handshake: eof")
+        );
+        assert!(missed(0.0, "1000 0 0 0 0 ", &[]).unwrap().contains("no handshake"));
+    }
+}
