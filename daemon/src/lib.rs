@@ -3,10 +3,8 @@
 //! `ARCHITECTURE.md` beside the workspace's `Cargo.toml` tells how the parts fit.
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the intake does not ask it yet"))]
 mod acl;
 mod admin;
-#[expect(dead_code, reason = "the shards and the intake do not record yet")]
 mod audit;
 mod capacity;
 mod check;
@@ -23,11 +21,12 @@ mod logging;
 mod metrics;
 mod ops;
 mod peer;
+mod reload;
 mod run;
 mod server;
 mod settings;
 mod shard;
-#[allow(dead_code, unused_imports, reason = "intake and shards take it up next")]
+mod systemd;
 mod tls;
 mod vital;
 

@@ -1,6 +1,7 @@
 //! The server's life on the control thread: start in the order that opens the port last, signals, and shutdown in the
 //! order that promotes nobody.
 
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +17,18 @@ use crate::capacity::{self, Capacity};
 use crate::gate::Gate;
 use crate::intake::{self, Intake};
 use crate::listener;
-use crate::metrics::{IntakeCounters, Published};
+use crate::metrics::{IntakeCounters, Published, Sources};
 use crate::ops::{self, OpsState};
+use crate::reload::{Files, LoadError};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
-use crate::{exit, vital};
+use crate::{audit, exit, systemd, vital};
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);
+
+/// How long shutdown waits for the audit log's disk.
+const AUDIT_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// Descriptors of a shard: its ring and its waker.
 const DESCRIPTORS_A_SHARD: usize = 2;
@@ -37,6 +42,10 @@ const DESCRIPTORS_AN_INTAKE: usize = 6;
 pub(crate) enum ServeError {
     #[error(transparent)]
     Ring(#[from] ring::Unavailable),
+    #[error(transparent)]
+    Files(#[from] LoadError),
+    #[error("-audit-log {0}")]
+    Audit(#[from] audit::OpenError),
     #[error("{0}")]
     Capacity(capacity::TooFewDescriptors),
     #[error(transparent)]
@@ -54,6 +63,7 @@ impl ServeError {
             // Neither missing nor forbidden: descriptors, for one.
             Self::Ring(ring::Unavailable::Other { .. }) => exit::OS_ERROR,
             Self::Ring(_) => exit::UNAVAILABLE,
+            Self::Files(_) | Self::Audit(_) => exit::CONFIG,
             Self::Capacity(_) | Self::Listen(_) | Self::Admin(_) | Self::System { .. } => exit::OS_ERROR,
         }
     }
@@ -97,10 +107,11 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<Ended, ServeError> {
 }
 
 async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, ServeError> {
-    let mut signals =
-        Signals::new().map_err(|error| ServeError::System { what: "signal handling", error })?;
+    let no_signals = |error| ServeError::System { what: "signal handling", error };
+    let mut signals = Signals::new().map_err(no_signals)?;
+    let hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
     let mut running = tokio::select! {
-        running = Running::start(settings, descriptors) => running?,
+        running = Running::start(settings, descriptors, hangup) => running?,
         signal = signals.next_to_end() => {
             info!(signal, "ending before the start was complete");
             return Ok(Ended::InOrder);
@@ -112,6 +123,7 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
         ended = &mut running.admin.task => panic!("the admin API ended: {ended:?}"),
     };
     info!(signal, "shutting down");
+    systemd::stopping();
     tokio::select! {
         () = running.stop() => Ok(Ended::InOrder),
         signal = signals.next_to_end() => {
@@ -130,10 +142,17 @@ struct Running {
     admin: Admin,
     has_ops: bool,
     state: OpsState,
+    reloads: JoinHandle<()>,
+    audit: Option<Arc<audit::Log>>,
 }
 
 impl Running {
-    async fn start(settings: &ServeSettings, descriptors: usize) -> Result<Self, ServeError> {
+    async fn start(settings: &ServeSettings, descriptors: usize, hangup: Signal) -> Result<Self, ServeError> {
+        let mut files = Files::load(settings)?;
+        let (audit, recorder) =
+            settings.audit_log.as_deref().map(|to| audit::start(&to.into())).transpose()?.unzip();
+        let audit = audit.map(Arc::new);
+        files.set_audit(audit.clone());
         let gate = Arc::new(Gate::standalone());
         let shard_count =
             settings.shards.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get);
@@ -148,10 +167,16 @@ impl Running {
             gate: Arc::clone(&gate),
             tokens: Arc::default(),
         };
-        let (shards, questions, shard_threads) = shard::start(&shard_settings, &published)?;
+        let (shards, questions, shard_threads) =
+            shard::start(&shard_settings, recorder.as_ref(), &published)?;
 
         let counters = Arc::new(IntakeCounters::default());
-        let state = OpsState::new(published, Arc::clone(&counters));
+        let state = OpsState::new(Sources {
+            shards: published,
+            intake: Arc::clone(&counters),
+            reloads: files.status(),
+            audit_dropped: audit.as_deref().map(audit::Log::dropped),
+        });
         let ops_listeners = match &settings.ops_listen {
             Some(address) => listener::bind_all(address, "-ops-listen").await?,
             None => Vec::new(),
@@ -163,8 +188,16 @@ impl Running {
 
         let places = capacity.places();
         let draining = Arc::new(Semaphore::new(intake::DRAINING_MAX));
-        let context =
-            intake::Context { io_timeout: settings.io_timeout, capacity, counters, shards, draining };
+        let context = intake::Context {
+            io_timeout: settings.io_timeout,
+            admission: files.admission(),
+            audit: RefCell::new(recorder),
+            pending_max: intake::PENDING_MAX / intake_count,
+            capacity,
+            counters,
+            shards,
+            draining,
+        };
         let intake = intake::prepare(intake_count, context)
             .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;
         let listeners = listener::bind_all(&settings.listen, "-listen").await?;
@@ -179,13 +212,16 @@ impl Running {
             connections_max = places,
             "listening"
         );
+        let reloads = tokio::spawn(reload_at(hangup, files));
+        systemd::ready();
         let has_ops = settings.ops_listen.is_some();
-        Ok(Self { gate, shards: shard_threads, intake, ops, admin, has_ops, state })
+        Ok(Self { gate, shards: shard_threads, intake, ops, admin, has_ops, state, reloads, audit })
     }
 
     /// Closes the gate first, so that no session that is then ended promotes a waiter.
     async fn stop(self) {
         self.state.set_shutting_down();
+        self.reloads.abort();
         self.gate.shut_down();
         self.shards.wake();
         let (intake, shards) = (self.intake, self.shards);
@@ -195,9 +231,27 @@ impl Running {
         });
         stopping.await.expect("stopping does not panic");
         info!("every session is ended");
+        if let Some(audit) = self.audit {
+            audit.finish(AUDIT_FLUSH_MAX).await;
+        }
         if self.has_ops {
             tokio::time::sleep(OPS_OUTLAST).await;
         }
+    }
+}
+
+/// Reloads the files at each SIGHUP. Signals during a reload make one more.
+async fn reload_at(mut hangup: Signal, files: Files) {
+    let mut files = files;
+    while hangup.recv().await.is_some() {
+        systemd::reloading();
+        // Disks may be slow, and this thread answers probes.
+        let reloading = tokio::task::spawn_blocking(move || {
+            files.reload();
+            files
+        });
+        files = reloading.await.expect("a reload does not panic");
+        systemd::ready();
     }
 }
 
@@ -205,30 +259,22 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// The signals that a server answers.
+/// The signals that end a server.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The next signal that asks the server to end. SIGHUP asks for a reload, and nothing is configured by a file.
+    /// The next signal that asks the server to end.
     async fn next_to_end(&mut self) -> &'static str {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return "SIGTERM",
-                _ = self.interrupt.recv() => return "SIGINT",
-                _ = self.hangup.recv() => info!("SIGHUP: no file is configured, nothing to reload"),
-            }
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
         }
     }
 }

@@ -76,7 +76,7 @@ impl Answers {
     fn kick(&self, name: &LockName, peer: Peer) -> Result<Vec<u8>, Refusal> {
         let lock = self.gatherer().lock(name.as_str())?;
         let lock = lock.ok_or_else(|| not_found("nobody holds this lock or waits for it"))?;
-        let waiter = lock.waiters.iter().find(|waiter| waiter.who.peer == Some(peer));
+        let waiter = lock.waiters.iter().find(|waiter| waiter.who.peer == peer);
         // It may be granted or gone in between.
         let kicked = match waiter {
             Some(waiter) => self.questions.kick(name.as_str(), waiter.session)?,
@@ -155,7 +155,7 @@ mod tests {
                 protocol::Acquire { name: LockName::new("x").unwrap(), lease: Lease::from_ms(1).unwrap() };
             table.acquire(&turn, 0, request, &mut Vec::new()).unwrap()
         };
-        let who = seen::Who { identity: Some(identity.into()), peer: Some(peer) };
+        let who = seen::Who { identity: Some(identity.into()), peer };
         let holder = seen::Holder {
             session,
             who: who.clone(),

@@ -126,7 +126,7 @@ impl From<&seen::Holder> for Holder {
     fn from(holder: &seen::Holder) -> Self {
         Self {
             identity: identity(&holder.who),
-            remote_addr: remote_addr(&holder.who),
+            remote_addr: holder.who.peer.to_string(),
             since: Time::from_unix_ns(holder.since_ns),
             lease_ms: holder.lease.as_ms(),
             token: holder.token.0,
@@ -138,7 +138,7 @@ impl From<&seen::Waiter> for Waiter {
     fn from(waiter: &seen::Waiter) -> Self {
         Self {
             identity: identity(&waiter.who),
-            remote_addr: remote_addr(&waiter.who),
+            remote_addr: waiter.who.peer.to_string(),
             queued_at: Time::from_unix_ns(waiter.queued_at_ns),
         }
     }
@@ -146,8 +146,4 @@ impl From<&seen::Waiter> for Waiter {
 
 fn identity(who: &seen::Who) -> String {
     who.identity.as_deref().unwrap_or_default().to_owned()
-}
-
-fn remote_addr(who: &seen::Who) -> String {
-    who.peer.map(|peer| peer.to_string()).unwrap_or_default()
 }

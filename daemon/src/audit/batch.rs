@@ -33,11 +33,6 @@ impl Batch {
     pub(super) fn unwritten(&self) -> &[u8] {
         &self.bytes[self.bytes_written..]
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// The last line that was written lacks its end.
     pub(super) fn is_torn(&self) -> bool {
         self.bytes_written > self.line_start()

@@ -144,7 +144,7 @@ impl Log {
 
     /// Takes no more events and waits until those that were recorded are written, at most for `time_max`. How many are
     /// then given up, which counts them as dropped.
-    pub(crate) async fn finish(self, time_max: Duration) -> u64 {
+    pub(crate) async fn finish(&self, time_max: Duration) -> u64 {
         let (done, is_done) = oneshot::channel();
         let _ = self.orders.send(Order::Finish(done));
         if matches!(timeout(time_max, is_done).await, Ok(Ok(()))) {

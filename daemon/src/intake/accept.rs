@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use super::pending::PendingList;
 use super::socket::Socket;
+use super::stream::Stream;
 use super::{Context, Listeners, setup};
 use crate::capacity::Place;
 use crate::peer::Peer;
@@ -28,6 +30,7 @@ const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 
 /// Accepts from all listeners until `stopped`, then waits for the connections that are still in set-up.
 pub(super) async fn run(listeners: Listeners, context: Context, stopped: watch::Receiver<bool>) {
+    let pending = PendingList::new(context.pending_max);
     let context = Rc::new(context);
     // Every set-up holds a sender; when the last one is gone, all are done.
     let (alive, mut all_done) = mpsc::channel::<()>(1);
@@ -36,7 +39,8 @@ pub(super) async fn run(listeners: Listeners, context: Context, stopped: watch::
         // An own descriptor a thread: a poll in flight must not outlive the listener.
         let listener = listener.as_fd().try_clone_to_owned().expect("descriptors are reserved for the start");
         let listener = Socket::new(listener);
-        loops.spawn_local(accept_loop(listener, Rc::clone(&context), stopped.clone(), alive.clone()));
+        let (pending, context) = (Rc::clone(&pending), Rc::clone(&context));
+        loops.spawn_local(accept_loop(listener, pending, context, stopped.clone(), alive.clone()));
     }
     drop((alive, listeners));
     while let Some(ended) = loops.join_next().await {
@@ -48,6 +52,7 @@ pub(super) async fn run(listeners: Listeners, context: Context, stopped: watch::
 
 async fn accept_loop(
     listener: Socket,
+    pending: Rc<PendingList>,
     context: Rc<Context>,
     mut stopped: watch::Receiver<bool>,
     alive: mpsc::Sender<()>,
@@ -65,12 +70,23 @@ async fn accept_loop(
             }
         }
         for _ in 0..ACCEPTS_IN_A_ROW_MAX {
+            if !pending.make_room() {
+                tokio::select! {
+                    biased;
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                    () = pending.one_left() => {}
+                }
+                break;
+            }
             match accept(&listener, &context) {
                 Ok((socket, peer, place)) => {
                     context.counters.accepted();
+                    let admission = context.admission();
+                    let stream = Stream::new(socket, admission.tls.as_ref());
+                    let entry = pending.enter(stream.downgrade());
                     let (context, stopped, alive) = (Rc::clone(&context), stopped.clone(), alive.clone());
                     tokio_uring::spawn(async move {
-                        setup::run(place, socket, peer, context, stopped).await;
+                        setup::run(place, stream, entry, peer, admission, context, stopped).await;
                         drop(alive);
                     });
                 }

@@ -5,9 +5,12 @@
 //! a loop with the heartbeats of sessions.
 
 mod accept;
+mod pending;
 mod setup;
 mod socket;
+mod stream;
 
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
@@ -16,10 +19,11 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 
+use crate::acl::Acl;
 use crate::capacity::Capacity;
 use crate::metrics::IntakeCounters;
 use crate::shard::Shards;
-use crate::vital;
+use crate::{audit, tls, vital};
 
 /// Submission entries of an intake ring; one is used for each readiness poll between two submissions.
 const RING_ENTRIES: u32 = 1024;
@@ -32,15 +36,45 @@ const RING_COMPLETIONS: u32 = 32_768;
 /// are served, and refusals never take all places.
 pub(crate) const DRAINING_MAX: usize = 1024;
 
+/// Connections in set-up at a time, over all threads: as many as the kernel queues by default (net.core.somaxconn). Each
+/// may hold some KB of TLS state, which makes some 40 MB.
+pub(crate) const PENDING_MAX: usize = 4096;
+
+/// What a connection is accepted under. A reload makes a new one, for the connections after it.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// Plain TCP when `None`.
+    pub(crate) tls: Option<tls::Config>,
+    /// Everybody may have every lock when `None`.
+    pub(crate) acl: Option<Arc<Acl>>,
+}
+
 /// What every intake thread works with.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) io_timeout: Duration,
+    pub(crate) admission: watch::Receiver<Arc<Admission>>,
+    pub(crate) audit: RefCell<Option<audit::Recorder>>,
+    /// Connections in set-up at a time of this thread.
+    pub(crate) pending_max: usize,
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) counters: Arc<IntakeCounters>,
     pub(crate) shards: Shards,
     /// One permit for each refused connection that drains.
     pub(crate) draining: Arc<Semaphore>,
+}
+
+impl Context {
+    /// What the next connection is accepted under.
+    fn admission(&self) -> Arc<Admission> {
+        Arc::clone(&self.admission.borrow())
+    }
+
+    fn record(&self, event: audit::Event) {
+        if let Some(audit) = &mut *self.audit.borrow_mut() {
+            audit.record(event);
+        }
+    }
 }
 
 /// The protocol's listeners, which all intake threads share.

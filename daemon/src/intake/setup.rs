@@ -1,54 +1,67 @@
 //! Connection set-up: from accept to the shard, or to an ERROR that the client can read.
 
-use std::net::Shutdown;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use protocol::{Acquire, ErrorCode, ErrorFrame, decode_acquire};
+use protocol::{Acquire, ErrorCode, decode_acquire};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, info};
 
-use super::Context;
-use super::socket::Socket;
+use super::pending::Pending;
+use super::stream::{Failure, Stream};
+use super::{Admission, Context};
+use crate::audit;
 use crate::capacity::Place;
 use crate::peer::Peer;
-use crate::shard::HandOver;
+use crate::shard::{HandOver, Secured};
 
-/// Room for the longest ACQUIRE and for some heartbeats that come glued to it. Part of what a connection in set-up costs, of which
-/// there are thousands after a failover.
-const FIRST_READ_BYTES: usize = 320;
-
-const _: () = assert!(FIRST_READ_BYTES >= protocol::ACQUIRE_BYTES_MAX);
-
-/// Takes one connection from accept to its shard.
+/// Takes one connection from accept to its shard, under what was in force when it was accepted.
 ///
 /// (The place comes first and is therefore given back last, after the socket is closed.)
 pub(super) async fn run(
     place: Place,
-    socket: Socket,
+    mut stream: Stream,
+    pending: Pending,
     peer: Peer,
+    admission: Arc<Admission>,
     context: Rc<Context>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let deadline = Instant::now() + context.io_timeout;
-    let mut received = [0; FIRST_READ_BYTES];
-    let outcome = tokio::select! {
+    let claim = tokio::select! {
         biased;
         _ = stopped.wait_for(|stopped| *stopped) => Err(Refusal::Code(ErrorCode::SHUTTING_DOWN)),
-        outcome = first_frame(&socket, &mut received, deadline) => outcome,
+        claim = first_frame(&mut stream, deadline) => claim,
     };
-    match outcome {
-        Ok((acquire, rest)) => {
-            let rest = rest.to_vec();
-            let socket = socket.into_fd().expect("every operation on the socket has completed");
-            context.shards.hand_over(HandOver { socket, peer, place, acquire, rest });
+    let claim = claim.and_then(|claim| admit(claim, peer, &admission, &context));
+    drop(pending);
+    match claim {
+        Ok(Claim { acquire, rest, identity }) => {
+            let (socket, tls) = stream.into_parts();
+            let secured = tls.map(|tls| Box::new(Secured { tls: *tls, identity }));
+            context.shards.hand_over(HandOver { socket, peer, place, acquire, rest, secured });
         }
-        Err(Refusal::Gone(reason)) => debug!(%peer, reason, "connection ended before its ACQUIRE"),
-        Err(Refusal::Code(code)) => {
-            debug!(%peer, %code, reason = code.meaning(), "refused");
-            refuse(&socket, code, &context, &mut received).await;
+        Err(Refusal::Gone(failure)) => {
+            if stream.is_handshaking() && !matches!(failure, Failure::NeverSpoke)
+                || matches!(failure, Failure::Tls(_))
+            {
+                context.counters.tls_handshake_failed();
+                info!(%peer, reason = %failure, "TLS handshake failed");
+            } else {
+                debug!(%peer, reason = %failure, "connection ended before its ACQUIRE");
+            }
         }
+        Err(Refusal::Code(code)) => refuse(&mut stream, peer, code, &context).await,
     }
+}
+
+/// What a connection asks for.
+struct Claim {
+    acquire: Acquire,
+    /// What came glued to the ACQUIRE.
+    rest: Vec<u8>,
+    identity: Option<Arc<str>>,
 }
 
 /// Why a connection does not become a session.
@@ -56,48 +69,54 @@ enum Refusal {
     /// It broke the protocol, or cannot be served: it gets an ERROR.
     Code(ErrorCode),
     /// It closed, failed, or stayed silent: there is nobody to tell.
-    Gone(&'static str),
+    Gone(Failure),
 }
 
-async fn first_frame<'a>(
-    socket: &Socket,
-    received: &'a mut [u8; FIRST_READ_BYTES],
-    deadline: Instant,
-) -> Result<(Acquire, &'a [u8]), Refusal> {
-    let mut len = 0;
-    let (acquire, rest_len) = loop {
-        match socket.receive(&mut received[len..], deadline).await {
-            Ok(0) => return Err(Refusal::Gone("closed by the client")),
-            Ok(more) => len += more,
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-                return Err(Refusal::Gone("io-timeout"));
+async fn first_frame(stream: &mut Stream, deadline: Instant) -> Result<Claim, Refusal> {
+    let mut received = Vec::new();
+    loop {
+        stream.receive(&mut received, deadline).await.map_err(Refusal::Gone)?;
+        match decode_acquire(&received) {
+            Ok(Some((acquire, rest))) => {
+                let identity = stream.identity().map_err(|fault| Refusal::Gone(Failure::Tls(fault)))?;
+                return Ok(Claim { acquire, rest: rest.to_vec(), identity });
             }
-            Err(_) => return Err(Refusal::Gone("connection error")),
-        }
-        match decode_acquire(&received[..len]) {
-            Ok(Some((acquire, rest))) => break (acquire, rest.len()),
             Ok(None) => {}
             Err(code) => return Err(Refusal::Code(code)),
         }
-    };
-    Ok((acquire, &received[len - rest_len..len]))
+    }
+}
+
+/// The last check of an ACQUIRE: whether the client may have this lock.
+fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> Result<Claim, Refusal> {
+    let lock = claim.acquire.name.as_str();
+    let identity = claim.identity.as_deref().unwrap_or_default();
+    if admission.acl.as_ref().is_none_or(|acl| acl.allows(identity, lock)) {
+        return Ok(claim);
+    }
+    context.counters.acl_denied();
+    info!(%peer, identity, lock, "denied by the ACL");
+    context.record(audit::Event {
+        time_unix_ns: crate::clock::unix_ns(),
+        lock: lock.into(),
+        identity: claim.identity.clone(),
+        peer,
+        what: audit::What::Denied,
+    });
+    Err(Refusal::Code(ErrorCode::NOT_AUTHORIZED))
 }
 
 /// Sends the ERROR and closes in such a way that it arrives: a close with unread input makes Linux send RST, which can
 /// destroy the frame in flight. So: send, shut the write side down, drain, close.
-async fn refuse(socket: &Socket, code: ErrorCode, context: &Context, discarded: &mut [u8]) {
-    if socket.send(&ErrorFrame::new(code)).is_err() {
+async fn refuse(stream: &mut Stream, peer: Peer, code: ErrorCode, context: &Context) {
+    if stream.is_handshaking() {
+        return debug!(%peer, %code, "closed in the middle of its TLS handshake");
+    }
+    debug!(%peer, %code, reason = code.meaning(), "refused");
+    if stream.send_error(code).is_err() {
         return;
     }
     context.counters.protocol_error(code);
-    socket.shut_down(Shutdown::Write);
     let Ok(_draining) = context.draining.try_acquire() else { return };
-    let deadline = Instant::now() + ring::DRAIN_MAX;
-    let mut left = ring::DRAIN_BYTES_MAX as usize;
-    while let Ok(received @ 1..) = socket.receive(discarded, deadline).await {
-        left = left.saturating_sub(received);
-        if left == 0 || Instant::now() >= deadline {
-            return;
-        }
-    }
+    stream.drain(ring::DRAIN_BYTES_MAX as usize, Instant::now() + ring::DRAIN_MAX).await;
 }

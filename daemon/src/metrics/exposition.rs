@@ -12,16 +12,61 @@ use super::cells::Cells;
 use super::histogram::write_histograms;
 use super::names::{CODES, Count, Level};
 use super::{IntakeCounters, Published};
+use crate::audit::Dropped;
 use crate::logging;
+use crate::reload::{Part, ReloadStatus};
 
 const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);
 
 /// Where the numbers come from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     pub(crate) shards: Vec<Arc<Published>>,
     pub(crate) intake: Arc<IntakeCounters>,
+    pub(crate) reloads: Arc<ReloadStatus>,
+    /// Events that the audit log lost; none without an audit log.
+    pub(crate) audit_dropped: Option<Dropped>,
 }
+
+/// A counter of the whole process, without labels.
+struct Total {
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Sources) -> u64,
+}
+
+const TOTALS: [Total; 6] = [
+    Total {
+        name: "monolock_connections_accepted_total",
+        help: "Connections accepted.",
+        read: |sources| sources.intake.accepted_total(),
+    },
+    Total {
+        name: "monolock_accept_errors_total",
+        help: "Accepts that failed or found no free descriptor.",
+        read: |sources| sources.intake.accept_errors_total(),
+    },
+    Total {
+        name: "monolock_tls_handshake_errors_total",
+        help: "TLS handshakes that failed.",
+        read: |sources| sources.intake.tls_handshake_errors_total(),
+    },
+    Total {
+        name: "monolock_acl_denials_total",
+        help: "Claims that the ACL refused.",
+        read: |sources| sources.intake.acl_denials_total(),
+    },
+    Total {
+        name: "monolock_audit_dropped_total",
+        help: "Audit events dropped because the log could not be written fast enough.",
+        read: |sources| sources.audit_dropped.as_ref().map_or(0, Dropped::total),
+    },
+    Total {
+        name: "monolock_log_lines_lost_total",
+        help: "Diagnostic log lines dropped because standard error took no more.",
+        read: |_| logging::lines_lost_total(),
+    },
+];
 
 /// Reads the sources and renders them. Owns its recorder: nothing here is global to the process.
 pub(crate) struct Exposition {
@@ -35,9 +80,10 @@ pub(crate) struct Exposition {
     counts: Vec<(Count, Counter)>,
     releases: Vec<(Reason, Counter)>,
     errors: Vec<(ErrorCode, Counter)>,
-    accepted: Counter,
-    accept_errors: Counter,
-    log_lines_lost: Counter,
+    reloads: Vec<(Part, bool, Counter)>,
+    totals: Vec<(&'static Total, Counter)>,
+    /// With TLS.
+    certificate_expires: Option<Gauge>,
 }
 
 impl Exposition {
@@ -58,24 +104,23 @@ impl Exposition {
                 .into(),
             releases: Reason::ALL.map(|reason| (reason, register_releases(&recorder, reason))).into(),
             errors: CODES.map(|code| (code, register_errors(&recorder, code))).into(),
-            accepted: register_counter(
-                &recorder,
-                "monolock_connections_accepted_total",
-                "Connections accepted.",
-                Vec::new(),
-            ),
-            accept_errors: register_counter(
-                &recorder,
-                "monolock_accept_errors_total",
-                "Accepts that failed or found no free descriptor.",
-                Vec::new(),
-            ),
-            log_lines_lost: register_counter(
-                &recorder,
-                "monolock_log_lines_lost_total",
-                "Diagnostic log lines dropped because standard error took no more.",
-                Vec::new(),
-            ),
+            reloads: Part::ALL
+                .iter()
+                .flat_map(|&part| [(part, true), (part, false)])
+                .map(|(part, success)| (part, success, register_reloads(&recorder, part, success)))
+                .collect(),
+            totals: TOTALS
+                .iter()
+                .map(|total| (total, register_counter(&recorder, total.name, total.help, Vec::new())))
+                .collect(),
+            certificate_expires: sources.reloads.certificate_expires_unix_s().map(|_| {
+                register_gauge(
+                    &recorder,
+                    "monolock_tls_certificate_expiry_timestamp_seconds",
+                    "When the server's certificate ends, in Unix time.",
+                    Vec::new(),
+                )
+            }),
             handle: recorder.handle(),
             recorder,
             process,
@@ -105,9 +150,17 @@ impl Exposition {
         for (code, counter) in &self.errors {
             counter.absolute(all.errors(*code) + self.sources.intake.errors(*code));
         }
-        self.accepted.absolute(self.sources.intake.accepted_total());
-        self.accept_errors.absolute(self.sources.intake.accept_errors_total());
-        self.log_lines_lost.absolute(logging::lines_lost_total());
+        for (part, success, counter) in &self.reloads {
+            counter.absolute(self.sources.reloads.total(*part, *success));
+        }
+        if let (Some(gauge), Some(at_unix_s)) =
+            (&self.certificate_expires, self.sources.reloads.certificate_expires_unix_s())
+        {
+            gauge.set(at_unix_s as f64);
+        }
+        for (total, counter) in &self.totals {
+            counter.absolute((total.read)(&self.sources));
+        }
         metrics::with_local_recorder(&self.recorder, || self.process.collect());
         let mut text = self.handle.render();
         write_histograms(&mut text, &all, &self.shards);
@@ -140,6 +193,12 @@ fn register_releases(recorder: &PrometheusRecorder, reason: Reason) -> Counter {
     register_counter(recorder, "monolock_releases_total", "Ownerships that ended, by reason.", labels)
 }
 
+fn register_reloads(recorder: &PrometheusRecorder, part: Part, success: bool) -> Counter {
+    let result = if success { "success" } else { "failure" };
+    let labels = vec![Label::new("part", part.as_str()), Label::new("result", result)];
+    register_counter(recorder, "monolock_reloads_total", "Parts reread at a SIGHUP, by result.", labels)
+}
+
 fn register_errors(recorder: &PrometheusRecorder, code: ErrorCode) -> Counter {
     let labels = vec![Label::new("code", code.to_string())];
     register_counter(recorder, "monolock_protocol_errors_total", "ERROR frames sent, by code.", labels)
@@ -162,10 +221,8 @@ mod tests {
     const NOW_NS: u64 = 1_000_000_000_000;
 
     fn sources(shards: usize) -> Sources {
-        Sources {
-            shards: (0..shards).map(|_| Arc::new(Published::default())).collect(),
-            intake: Arc::default(),
-        }
+        let shards = (0..shards).map(|_| Arc::new(Published::default())).collect();
+        Sources { shards, ..Sources::default() }
     }
 
     /// The value of a series, named as it stands in the text.
@@ -201,6 +258,12 @@ mod tests {
         }
         for name in ["monolock_wait_seconds", "monolock_hold_seconds", "monolock_handover_seconds"] {
             assert_eq!(value(&text, &format!("{name}_count")), 0.0);
+        }
+        for part in Part::ALL {
+            for result in ["success", "failure"] {
+                let labels = format!("part=\"{}\",result=\"{result}\"", part.as_str());
+                assert_eq!(value(&text, &format!("monolock_reloads_total{{{labels}}}")), 0.0);
+            }
         }
         assert_eq!(value(&text, "monolock_shard_loop_lag_seconds_count{shard=\"1\"}"), 0.0);
         assert!(text.contains("monolock_build_info{version=\""));

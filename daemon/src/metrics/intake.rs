@@ -11,6 +11,8 @@ use super::names::{CODES, code_index};
 pub(crate) struct IntakeCounters {
     accepted: AtomicU64,
     accept_errors: AtomicU64,
+    tls_handshake_errors: AtomicU64,
+    acl_denials: AtomicU64,
     errors: [AtomicU64; CODES.len()],
 }
 
@@ -25,6 +27,16 @@ impl IntakeCounters {
         self.accept_errors.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A connection ended in the middle of its TLS handshake.
+    pub(crate) fn tls_handshake_failed(&self) {
+        self.tls_handshake_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The ACL refused a claim.
+    pub(crate) fn acl_denied(&self) {
+        self.acl_denials.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// An ERROR was sent.
     pub(crate) fn protocol_error(&self, code: ErrorCode) {
         self.errors[code_index(code)].fetch_add(1, Ordering::Relaxed);
@@ -36,6 +48,14 @@ impl IntakeCounters {
 
     pub(super) fn accept_errors_total(&self) -> u64 {
         self.accept_errors.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tls_handshake_errors_total(&self) -> u64 {
+        self.tls_handshake_errors.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn acl_denials_total(&self) -> u64 {
+        self.acl_denials.load(Ordering::Relaxed)
     }
 
     pub(super) fn errors(&self, code: ErrorCode) -> u64 {

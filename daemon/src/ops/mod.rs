@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::http::{self, Listener, Service};
-use crate::metrics::{Exposition, IntakeCounters, Published, Sources};
+use crate::metrics::{Exposition, Published, Sources};
 use readiness::{Lifecycle, Phase, failing_checks};
 
 /// The text format of Prometheus.
@@ -40,9 +40,9 @@ struct Inner {
 
 impl OpsState {
     /// The state of a server that starts.
-    pub(crate) fn new(shards: Vec<Arc<Published>>, intake: Arc<IntakeCounters>) -> Self {
-        let exposition = Exposition::new(Sources { shards: shards.clone(), intake });
-        let exposition = Mutex::new(exposition);
+    pub(crate) fn new(sources: Sources) -> Self {
+        let shards = sources.shards.clone();
+        let exposition = Mutex::new(Exposition::new(sources));
         Self(Arc::new(Inner { lifecycle: Lifecycle::default(), shards, exposition }))
     }
 
@@ -124,7 +124,7 @@ mod tests {
     impl Server {
         async fn start() -> Self {
             let shard = Arc::<Published>::default();
-            let state = OpsState::new(vec![Arc::clone(&shard)], Arc::default());
+            let state = OpsState::new(Sources { shards: vec![Arc::clone(&shard)], ..Sources::default() });
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();

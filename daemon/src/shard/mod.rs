@@ -5,6 +5,8 @@
 
 mod questions;
 pub(crate) mod seen;
+mod trail;
+mod wire;
 mod worker;
 
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +24,7 @@ use crate::capacity::{Capacity, Place};
 use crate::gate::Gate;
 use crate::metrics::Published;
 use crate::peer::Peer;
-use crate::vital;
+use crate::{audit, tls, vital};
 pub(crate) use questions::{NoAnswer, Questions};
 use worker::Worker;
 
@@ -35,6 +37,16 @@ pub(crate) struct HandOver {
     pub(crate) acquire: Acquire,
     /// What came glued to the ACQUIRE.
     pub(crate) rest: Vec<u8>,
+    /// Of a TLS connection.
+    pub(crate) secured: Option<Box<Secured>>,
+}
+
+/// What a TLS connection has besides its socket.
+#[derive(Debug)]
+pub(crate) struct Secured {
+    pub(crate) tls: tls::Session,
+    /// What the client's certificate says it is, under mutual TLS.
+    pub(crate) identity: Option<Arc<str>>,
 }
 
 /// What the shards share.
@@ -93,6 +105,7 @@ pub(crate) fn usable_cpus() -> Vec<usize> {
 /// Starts one thread for each of `published`, pinned to the usable CPUs in turn.
 pub(crate) fn start(
     settings: &Settings,
+    audit: Option<&audit::Recorder>,
     published: &[Arc<Published>],
 ) -> Result<(Shards, Questions, Threads), StartError> {
     let cpus = usable_cpus();
@@ -105,12 +118,12 @@ pub(crate) fn start(
         let (inbox, take) = mpsc::channel();
         let (ask, asked) = questions::inbox();
         let (ready, is_ready) = mpsc::channel();
-        let (settings, published) = (settings.clone(), Arc::clone(published));
+        let (settings, audit, published) = (settings.clone(), audit.cloned(), Arc::clone(published));
         let thread = vital::spawn(format!("shard-{index}"), move || {
             if let Some(cpu) = cpu {
                 pin_to(cpu);
             }
-            match Worker::new(settings, take, asked, published) {
+            match Worker::new(settings, take, asked, audit, published) {
                 Ok(worker) => {
                     ready.send(Ok(worker.waker())).expect("the starter waits for this");
                     worker.run();

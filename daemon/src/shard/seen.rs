@@ -59,7 +59,7 @@ pub(crate) struct Waiter {
 /// Who a session belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// None without a client certificate.
+    pub(crate) peer: Peer,
+    /// From the client's certificate; none without one.
     pub(crate) identity: Option<Arc<str>>,
-    pub(crate) peer: Option<Peer>,
 }

@@ -7,13 +7,17 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use locks::{Answer, Effect, LOOK_AGAIN_NS, Reason, SessionId, Table, Turn};
-use protocol::{ErrorCode, ErrorFrame, SessionInput, WAITING, acquired, decode_session};
+use protocol::{SessionInput, WAITING, acquired, decode_session};
 use ring::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
 use tracing::field::{DisplayValue, display};
 
 use super::questions::Question;
-use super::{HandOver, Settings, StartError};
+use super::seen::Who;
+use super::trail::Trail;
+use super::wire::Buffers;
+use super::{HandOver, Secured, Settings, StartError};
+use crate::audit::{Recorder, What};
 use crate::clock;
 use crate::metrics::{Published, ShardCounters, TurnTimes};
 use crate::peer::Peer;
@@ -44,17 +48,26 @@ const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
 
 /// What the shard knows of a connection besides its socket.
 #[derive(Debug)]
-struct Connection {
+pub(super) struct Connection {
     /// Set as soon as the lock table has taken the claim, before any of the connection's events is looked at.
     session: Option<SessionId>,
     peer: Peer,
+    /// In a box: plain connections do not pay for it.
+    pub(super) secured: Option<Box<Secured>>,
+}
+
+impl Connection {
+    pub(super) fn who(&self) -> Who {
+        let identity = self.secured.as_ref().and_then(|secured| secured.identity.clone());
+        Who { peer: self.peer, identity }
+    }
 }
 
 /// A shard, on its own thread.
 pub(super) struct Worker {
     settings: Settings,
-    reactor: Reactor<Connection>,
-    table: Table<Key>,
+    pub(super) reactor: Reactor<Connection>,
+    pub(super) table: Table<Key>,
     inbox: Receiver<HandOver>,
     questions: Receiver<Question>,
     /// No intake can send any more.
@@ -62,11 +75,13 @@ pub(super) struct Worker {
     /// Places kept: one for each descriptor that this shard has open, and for those that were closed in this turn.
     places: usize,
     /// Kept between uses for its memory.
-    effects: Vec<Effect<Key>>,
-    counters: ShardCounters,
+    pub(super) effects: Vec<Effect<Key>>,
+    pub(super) buffers: Buffers,
+    pub(super) trail: Trail,
+    pub(super) counters: ShardCounters,
     published: Arc<Published>,
     /// The last look: after the wait, and again for each connection taken in.
-    turn: Turn,
+    pub(super) turn: Turn,
     /// The end of the last turn, CLOCK_MONOTONIC.
     ended_ns: u64,
     /// Work is left for the next turn, which therefore does not sleep.
@@ -81,6 +96,7 @@ impl Worker {
         settings: Settings,
         inbox: Receiver<HandOver>,
         questions: Receiver<Question>,
+        audit: Option<Recorder>,
         published: Arc<Published>,
     ) -> Result<Self, StartError> {
         let config = ring::Config {
@@ -102,6 +118,8 @@ impl Worker {
             inbox_closed: false,
             places: 0,
             effects: Vec::new(),
+            buffers: Buffers::default(),
+            trail: Trail::new(audit),
             counters,
             published,
             turn: look(&settings),
@@ -147,10 +165,16 @@ impl Worker {
                 None => return busy,
                 Some(Event::Woken) => self.take_hand_overs(),
                 Some(Event::Received { key, data, bytes }) => {
-                    let session = data.session;
-                    let input = decode_session(bytes);
-                    if let Some(session) = session {
-                        self.received(key, session, input);
+                    let Some(session) = data.session else { continue };
+                    match &mut data.secured {
+                        None => {
+                            let input = decode_session(bytes);
+                            self.received(key, session, input);
+                        }
+                        Some(secured) => {
+                            let how = self.buffers.receive(secured, bytes);
+                            self.received_records(key, session, how);
+                        }
                     }
                 }
                 Some(Event::Ended { key, how }) => self.ended(key, how),
@@ -179,8 +203,9 @@ impl Worker {
 
     /// Takes a connection in: its claim is ordered, and its lease begins, here.
     fn adopt(&mut self, connection: HandOver) {
-        let HandOver { socket, peer, place, acquire, rest } = connection;
-        let key = match self.reactor.insert(socket, Connection { session: None, peer }) {
+        let HandOver { socket, peer, place, acquire, rest, secured } = connection;
+        let is_closed = secured.as_ref().is_some_and(|secured| secured.tls.is_closed_by_peer());
+        let key = match self.reactor.insert(socket, Connection { session: None, peer, secured }) {
             Ok(key) => key,
             Err(error) => return debug!(%peer, %error, "connection ended before its shard took it"),
         };
@@ -193,34 +218,40 @@ impl Worker {
                 if !rest.is_empty() {
                     self.received(key, session, decode_session(&rest));
                 }
+                if is_closed {
+                    self.leave(key, session);
+                }
             }
             Err(code) => self.refuse(key, code),
         }
     }
 
     /// The hot path: a heartbeat is answered from its session's record.
-    fn received(&mut self, key: Key, session: SessionId, input: SessionInput) {
+    pub(super) fn received(&mut self, key: Key, session: SessionId, input: SessionInput) {
         if input.heartbeats > 0 {
             self.counters.heartbeats += input.heartbeats as u64;
             match self.table.heartbeat(&self.turn, session, &mut self.effects) {
                 Some(Answer::Acquired(token)) => {
-                    let frame = acquired(token);
-                    (0..input.heartbeats).for_each(|_| self.reactor.send(key, &frame));
+                    self.send(key, &acquired(token), input.heartbeats);
                 }
-                Some(Answer::Waiting) => (0..input.heartbeats).for_each(|_| self.reactor.send(key, &WAITING)),
+                Some(Answer::Waiting) => self.send(key, &WAITING, input.heartbeats),
                 // The gate is closed: nothing is confirmed, and the session's end has begun.
                 None => {}
             }
         }
         if let Some(code) = input.violation {
             self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects);
+            self.carry_out();
             self.refuse(key, code);
         }
         self.carry_out();
     }
 
     fn ended(&mut self, key: Key, how: Ended) {
-        let Some(Connection { session: Some(session), peer }) = self.reactor.close(key) else { return };
+        let Some(&Connection { session: Some(session), peer, .. }) = self.reactor.get(key) else {
+            self.reactor.close(key);
+            return;
+        };
         debug!(%peer, ?how, "connection ended");
         match how {
             Ended::Eof | Ended::Reset => {
@@ -228,9 +259,13 @@ impl Worker {
             }
             Ended::SendTimeout => self.table.end(&self.turn, session, Reason::IoTimeout, &mut self.effects),
             // The local kernel's own conclusion: the client may be alive and believe in its lock until the lease is over.
-            Ended::Silent(_) => self.table.silence(&self.turn, session, Reason::Expired, &mut self.effects),
+            Ended::Silent(_) => {
+                self.table.silence(&self.turn, session, Reason::Expired, &mut self.effects);
+                self.keep_who(key, session);
+            }
         }
         self.carry_out();
+        self.reactor.close(key);
     }
 
     /// Expires sessions whose lease is over, each only after its own socket was asked. Whether any was.
@@ -276,43 +311,37 @@ impl Worker {
     }
 
     /// Does what the lock table decided, in its order.
-    fn carry_out(&mut self) {
+    pub(super) fn carry_out(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut released = false;
         for effect in effects.drain(..) {
             match effect {
-                Effect::Queued { conn, .. } => self.reactor.send(conn, &WAITING),
-                Effect::Granted { conn, lock, token, wait_ns, .. } => {
+                Effect::Queued { conn, .. } => self.send(conn, &WAITING, 1),
+                Effect::Granted { conn, session, lock, token, wait_ns } => {
                     debug!(peer = self.peer(conn), %lock, %token, wait_ms = wait_ns / NS_PER_MS, "granted");
-                    self.reactor.send(conn, &acquired(token));
+                    self.send(conn, &acquired(token), 1);
+                    self.record_of(conn, session, lock, What::Granted { token, wait_ns });
                     self.counters.granted(wait_ns);
                     self.counters.hand_overs_this_turn += u64::from(released);
                 }
-                Effect::Released { conn, lock, token, held_ns, reason, .. } => {
+                Effect::Released { conn, session, lock, token, held_ns, reason } => {
                     let (held_ms, reason_text) = (held_ns / NS_PER_MS, reason.as_str());
                     debug!(peer = self.peer(conn), %lock, %token, held_ms, reason = reason_text, "released");
+                    self.record_of(conn, session, lock, What::Released { token, held_ns, reason });
+                    self.forget_who(session);
                     released = true;
                     self.counters.released(reason, held_ns);
                 }
                 Effect::End { conn, error: Some(code), .. } => self.refuse(conn, code),
-                Effect::End { conn, error: None, .. } => {
-                    self.reactor.close(conn);
-                }
+                Effect::End { conn, error: None, .. } => self.finish(conn),
             }
         }
         self.effects = effects;
     }
 
     /// The remote address of a connection that this shard still has, for the log.
-    fn peer(&self, key: Key) -> Option<DisplayValue<Peer>> {
+    pub(super) fn peer(&self, key: Key) -> Option<DisplayValue<Peer>> {
         self.reactor.get(key).map(|connection| display(connection.peer))
-    }
-
-    fn refuse(&mut self, key: Key, code: ErrorCode) {
-        debug!(peer = self.peer(key), %code, reason = code.meaning(), "closed with an ERROR");
-        if self.reactor.close_after(key, &ErrorFrame::new(code)).is_some() {
-            self.counters.protocol_error(code);
-        }
     }
 
     fn submit(&mut self) {

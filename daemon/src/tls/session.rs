@@ -14,6 +14,10 @@ use super::{Config, Fault, identity};
 /// ever kept for a client, which also bounds its handshake messages: a chain of certificates is some KB long.
 const KEPT_BYTES_MAX: usize = 5 + (1 << 14) + 2048;
 
+/// The same once the handshake is over: no client of the protocol sends records of more than some 40 bytes. Sixteen KB of heartbeats would
+/// be answered with 147 KB, and thousands of clients could make the server keep both.
+const ESTABLISHED_KEPT_BYTES_MAX: usize = 2048;
+
 /// Input up to this length is worked on without a buffer on the heap. A heartbeat's record is 23 bytes (TLS 1.3) to 30 bytes
 /// long; this is a dozen of them.
 const INPUT_ON_STACK_BYTES: usize = 384;
@@ -104,8 +108,9 @@ impl Session {
             let done = self.records(&mut input, plaintext, output)?;
             self.kept = if done == 0 { input } else { input[done..].to_vec() };
         }
-        if self.kept.len() > KEPT_BYTES_MAX {
-            return Err(Fault::MessageTooLong(KEPT_BYTES_MAX));
+        let max = if self.is_handshaking() { KEPT_BYTES_MAX } else { ESTABLISHED_KEPT_BYTES_MAX };
+        if self.kept.len() > max {
+            return Err(Fault::MessageTooLong(max));
         }
         Ok(())
     }

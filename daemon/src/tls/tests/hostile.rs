@@ -230,3 +230,18 @@ fn random_record(random: &mut fastrand::Rng, forger: &mut Forger) -> Vec<u8> {
     }
     record
 }
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn an_established_session_takes_no_record_that_is_longer_than_any_client_needs() {
+    for version in VERSIONS {
+        for (said_bytes, is_taken) in [(1500, true), (3000, false)] {
+            let mut pair = Pair::established(&client(version, None), &plain());
+            std::io::Write::write_all(&mut pair.client.writer(), &vec![2; said_bytes]).unwrap();
+            let record = pair.outgoing();
+            let outcome = record.chunks(64).try_for_each(|piece| pair.give(piece));
+            assert_eq!(outcome.is_ok(), is_taken, "{version:?}: {outcome:?}");
+            assert!(pair.server.kept_bytes() <= 2048);
+        }
+    }
+}

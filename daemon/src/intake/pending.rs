@@ -1,0 +1,67 @@
+//! The connections in set-up of one intake thread: bounded in number, the silent ones make room for new ones.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use super::socket::WeakSocket;
+
+/// How many of the oldest are asked whether they make room. Only one whose bytes wait for this thread does not, and then
+/// the ones behind it hardly do.
+const ASKED_MAX: usize = 16;
+
+/// All connections in set-up, in the order in which they came.
+#[derive(Debug)]
+pub(super) struct PendingList {
+    max: usize,
+    next: RefCell<u64>,
+    sockets: RefCell<BTreeMap<u64, WeakSocket>>,
+    left: Notify,
+}
+
+/// A connection's entry in the list, for as long as it is in set-up.
+#[derive(Debug)]
+pub(super) struct Pending {
+    number: u64,
+    list: Rc<PendingList>,
+}
+
+impl PendingList {
+    pub(super) fn new(max: usize) -> Rc<Self> {
+        Rc::new(Self { max, next: RefCell::default(), sockets: RefCell::default(), left: Notify::new() })
+    }
+
+    /// Enters a connection.
+    pub(super) fn enter(self: &Rc<Self>, socket: WeakSocket) -> Pending {
+        let number = *self.next.borrow();
+        *self.next.borrow_mut() += 1;
+        self.sockets.borrow_mut().insert(number, socket);
+        Pending { number, list: Rc::clone(self) }
+    }
+
+    /// Makes room for one more: where there is none, the oldest connection whose peer owes us the next bytes is shut down.
+    /// False if all are waiting for this thread: then it takes no more until it is done with one.
+    pub(super) fn make_room(&self) -> bool {
+        let mut sockets = self.sockets.borrow_mut();
+        if sockets.len() < self.max {
+            return true;
+        }
+        let silent = sockets.iter().take(ASKED_MAX).find(|(_, socket)| socket.shut_down_if_silent());
+        let silent = silent.map(|(&number, _)| number);
+        silent.is_some_and(|number| sockets.remove(&number).is_some())
+    }
+
+    /// Waits until a connection leaves.
+    pub(super) async fn one_left(&self) {
+        self.left.notified().await;
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.list.sockets.borrow_mut().remove(&self.number);
+        self.list.left.notify_one();
+    }
+}

@@ -1,0 +1,225 @@
+//! The files that the server works by: read at the start, and again at each SIGHUP.
+//!
+//! A reload takes each part on its own, whole or not at all: what does not load keeps its previous value, so nothing
+//! gets worse. Connections that are open keep what they were accepted under.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::acl::{self, Acl};
+use crate::intake::Admission;
+use crate::settings::{ClientCaSettings, ServeSettings, TlsSettings};
+use crate::tls::{self, Certificate, ClientCa};
+use crate::{audit, clock};
+
+/// What is reloaded on its own: the values of the metric's label `part`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Certificate and key, which must belong together.
+    Certificate,
+    ClientCa,
+    Acl,
+    AuditLog,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 4] = [Self::Certificate, Self::ClientCa, Self::Acl, Self::AuditLog];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::ClientCa => "client_ca",
+            Self::Acl => "acl",
+            Self::AuditLog => "audit_log",
+        }
+    }
+}
+
+/// How reloads went, and what they brought.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadStatus {
+    counts: [[AtomicU64; 2]; Part::ALL.len()],
+    /// 0 without TLS.
+    certificate_expires_unix_s: AtomicI64,
+}
+
+impl ReloadStatus {
+    fn count(&self, part: Part, success: bool) {
+        self.counts[part as usize][usize::from(success)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn total(&self, part: Part, success: bool) -> u64 {
+        self.counts[part as usize][usize::from(success)].load(Ordering::Relaxed)
+    }
+
+    /// The end of the certificate in use, where there is one.
+    pub(crate) fn certificate_expires_unix_s(&self) -> Option<i64> {
+        Some(self.certificate_expires_unix_s.load(Ordering::Relaxed)).filter(|&at| at != 0)
+    }
+
+    fn uses(&self, certificate: &Certificate) {
+        self.certificate_expires_unix_s.store(certificate.not_after_unix_s(), Ordering::Relaxed);
+    }
+}
+
+/// A file that cannot be used, under the flag that names it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    #[error("{flag} {error}")]
+    Tls { flag: &'static str, error: tls::FileError },
+    #[error("-tls-cert: {0}")]
+    Setup(#[from] tls::SetupError),
+    #[error("-tls-cert {}: the certificate has expired; the one in use is kept", .0.display())]
+    Expired(PathBuf),
+    #[error("-acl-file {0}")]
+    Acl(#[from] acl::FileError),
+}
+
+/// The files, as they were last read in whole.
+pub(crate) struct Files {
+    tls: Option<TlsFiles>,
+    acl_file: Option<PathBuf>,
+    audit: Option<Arc<audit::Log>>,
+    admission: watch::Sender<Arc<Admission>>,
+    status: Arc<ReloadStatus>,
+}
+
+struct TlsFiles {
+    settings: TlsSettings,
+    certificate: Certificate,
+    client_ca: Option<ClientCa>,
+}
+
+impl Files {
+    /// Reads all files.
+    ///
+    /// # Errors
+    ///
+    /// The first one that cannot be used.
+    pub(crate) fn load(settings: &ServeSettings) -> Result<Self, LoadError> {
+        let tls = settings.tls.clone().map(TlsFiles::load).transpose()?;
+        if let Some(TlsFiles { settings, certificate, .. }) = &tls
+            && certificate.is_expired(now_unix_s())
+        {
+            warn!(file = %settings.cert.display(), "the TLS certificate has expired: clients will refuse it");
+        }
+        let acl_file = settings.tls.as_ref().and_then(|tls| tls.client_ca.as_ref()?.acl_file.clone());
+        let acl = acl_file.as_deref().map(load_acl).transpose()?;
+        let config = tls.as_ref().map(TlsFiles::config).transpose()?;
+        let (admission, _) = watch::channel(Arc::new(Admission { tls: config, acl }));
+        let status = Arc::<ReloadStatus>::default();
+        if let Some(files) = &tls {
+            status.uses(&files.certificate);
+        }
+        Ok(Self { tls, acl_file, audit: None, admission, status })
+    }
+
+    /// Reopens this audit log too.
+    pub(crate) fn set_audit(&mut self, audit: Option<Arc<audit::Log>>) {
+        self.audit = audit;
+    }
+
+    /// What connections are accepted under, now and after each reload.
+    pub(crate) fn admission(&self) -> watch::Receiver<Arc<Admission>> {
+        self.admission.subscribe()
+    }
+
+    pub(crate) fn status(&self) -> Arc<ReloadStatus> {
+        Arc::clone(&self.status)
+    }
+
+    /// Reads everything again; may wait for disks.
+    pub(crate) fn reload(&mut self) {
+        let before = Arc::clone(&self.admission.borrow());
+        let mut admission = Admission { tls: before.tls.clone(), acl: before.acl.clone() };
+        if let Some(files) = &mut self.tls {
+            report(&self.status, Part::Certificate, files.reload_certificate());
+            if let Some(reloaded) = files.reload_client_ca() {
+                report(&self.status, Part::ClientCa, reloaded);
+            }
+            // Also when nothing changed: tickets of before do not outlive a reload.
+            match files.config() {
+                Ok(config) => {
+                    admission.tls = Some(config);
+                    self.status.uses(&files.certificate);
+                }
+                Err(error) => error!("TLS keeps its previous state: {error}"),
+            }
+        }
+        if let Some(path) = &self.acl_file {
+            let loaded = load_acl(path).map(|acl| admission.acl = Some(acl));
+            report(&self.status, Part::Acl, loaded);
+        }
+        self.admission.send_replace(Arc::new(admission));
+        if let Some(audit) = &self.audit {
+            report(
+                &self.status,
+                Part::AuditLog,
+                audit.reopen().map_err(|error| format!("-audit-log {error}")),
+            );
+        }
+        if self.tls.is_none() && self.acl_file.is_none() && self.audit.is_none() {
+            info!("SIGHUP: no file is configured, nothing to reload");
+        }
+    }
+}
+
+impl TlsFiles {
+    fn load(settings: TlsSettings) -> Result<Self, LoadError> {
+        let certificate = load_certificate(&settings)?;
+        let client_ca = settings.client_ca.as_ref().map(load_client_ca).transpose()?;
+        Ok(Self { settings, certificate, client_ca })
+    }
+
+    fn config(&self) -> Result<tls::Config, LoadError> {
+        Ok(tls::Config::new(&self.certificate, self.client_ca.as_ref())?)
+    }
+
+    fn reload_certificate(&mut self) -> Result<(), LoadError> {
+        let certificate = load_certificate(&self.settings)?;
+        let now_unix_s = now_unix_s();
+        if certificate.is_expired(now_unix_s) && !self.certificate.is_expired(now_unix_s) {
+            return Err(LoadError::Expired(self.settings.cert.clone()));
+        }
+        self.certificate = certificate;
+        Ok(())
+    }
+
+    fn reload_client_ca(&mut self) -> Option<Result<(), LoadError>> {
+        let settings = self.settings.client_ca.as_ref()?;
+        Some(load_client_ca(settings).map(|client_ca| self.client_ca = Some(client_ca)))
+    }
+}
+
+/// Reads the certificate and its key.
+fn load_certificate(settings: &TlsSettings) -> Result<Certificate, LoadError> {
+    Certificate::load(&settings.cert, &settings.key).map_err(|error| {
+        let flag = if error.path() == settings.key { "-tls-key" } else { "-tls-cert" };
+        LoadError::Tls { flag, error }
+    })
+}
+
+/// Reads the authorities that vouch for clients.
+fn load_client_ca(settings: &ClientCaSettings) -> Result<ClientCa, LoadError> {
+    ClientCa::load(&settings.file).map_err(|error| LoadError::Tls { flag: "-tls-client-ca", error })
+}
+
+fn load_acl(path: &Path) -> Result<Arc<Acl>, LoadError> {
+    Ok(Arc::new(acl::load(path)?))
+}
+
+fn report(status: &ReloadStatus, part: Part, result: Result<(), impl std::fmt::Display>) {
+    status.count(part, result.is_ok());
+    match result {
+        Ok(()) => info!(part = part.as_str(), "reloaded"),
+        Err(error) => error!(part = part.as_str(), "not reloaded, the previous state stays: {error}"),
+    }
+}
+
+fn now_unix_s() -> i64 {
+    (clock::unix_ns() / 1_000_000_000).cast_signed()
+}
