@@ -18,7 +18,7 @@ use super::trail::Trail;
 use super::wire::Buffers;
 use super::{HandOver, Secured, Settings, StartError};
 use crate::audit::{Recorder, What};
-use crate::clock;
+use crate::clock::{self, WallClock};
 use crate::metrics::{Published, ShardCounters, TurnTimes};
 use crate::peer::Peer;
 
@@ -78,6 +78,7 @@ pub(super) struct Worker {
     pub(super) effects: Vec<Effect<Key>>,
     pub(super) buffers: Buffers,
     pub(super) trail: Trail,
+    wall_clock: WallClock,
     pub(super) counters: ShardCounters,
     published: Arc<Published>,
     /// The last look: after the wait, and again for each connection taken in.
@@ -120,6 +121,7 @@ impl Worker {
             effects: Vec::new(),
             buffers: Buffers::default(),
             trail: Trail::new(audit),
+            wall_clock: WallClock::default(),
             counters,
             published,
             turn: look(&settings),

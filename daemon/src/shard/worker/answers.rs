@@ -26,6 +26,7 @@ impl Worker {
     pub(super) fn answer_a_question(&mut self) -> bool {
         while let Ok(question) = self.questions.try_recv() {
             if clock::monotonic_ns() < question.until_ns {
+                self.wall_clock.follow(self.turn.now_ns, self.turn.unix_ns);
                 (question.answer)(self);
                 self.unfinished = true;
                 return true;
@@ -113,7 +114,7 @@ impl Worker {
         Holder {
             session,
             who: self.who(view.conn, session),
-            since_ns: self.as_unix_ns(granted_ns),
+            since_ns: self.wall_clock.unix_ns(granted_ns),
             lease: view.lease,
             token,
         }
@@ -121,12 +122,7 @@ impl Worker {
 
     fn waiter(&self, session: SessionId, view: &SessionView<'_, Key>) -> Option<Waiter> {
         let State::Waiting { sequence, queued_ns } = view.state else { return None };
-        let queued_at_ns = self.as_unix_ns(queued_ns);
+        let queued_at_ns = self.wall_clock.unix_ns(queued_ns);
         Some(Waiter { session, sequence, who: self.who(view.conn, session), queued_at_ns })
-    }
-
-    /// A time of CLOCK_MONOTONIC as one since the Unix epoch, by the turn's look at both clocks.
-    fn as_unix_ns(&self, ns: u64) -> u64 {
-        self.turn.unix_ns.saturating_sub(self.turn.now_ns.saturating_sub(ns))
     }
 }
