@@ -16,3 +16,4 @@ mod partition;
 mod queue;
 mod shutdown;
 mod start;
+mod tls;

@@ -1,0 +1,318 @@
+//! TLS on the protocol port, with the real openssl as client.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use protocol::{HEARTBEAT, ServerFrame, Token, decode_server_frame};
+use rustix::process::Signal;
+
+use crate::certificates::{Certificates, EXPIRED, FUTURE, Says};
+use crate::harness::{Server, acquire, wait_for};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+const HANDSHAKE_ERRORS: &str = "monolock_tls_handshake_errors_total";
+
+fn certificates() -> Certificates {
+    let files = Certificates::new();
+    files.issue("server", Says::default());
+    files.issue("client", Says { extensions: "subjectAltName=URI:spiffe://test/client", ..Says::default() });
+    files
+}
+
+/// A server with TLS; with mutual TLS if `mutual`.
+fn server(files: &Certificates, mutual: bool) -> Server {
+    let [cert, key, ca] = ["server.pem", "server.key", "ca.pem"].map(|file| files.path(file));
+    let mut flags = vec!["-tls-cert", cert.to_str().unwrap(), "-tls-key", key.to_str().unwrap()];
+    if mutual {
+        flags.extend(["-tls-client-ca", ca.to_str().unwrap()]);
+    }
+    Server::with(&flags)
+}
+
+/// `openssl s_client` with a connection to the server.
+struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    /// What the server sent, and what openssl says about it.
+    output: Collected,
+    log: Collected,
+    /// How much of `output` was looked at.
+    done: usize,
+}
+
+impl Client {
+    fn start(server: &Server, files: &Certificates, flags: &[&str]) -> Self {
+        let address = server.address.to_string();
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-CAfile", "ca.pem", "-verify_return_error", "-connect", &address])
+            .args(flags)
+            .current_dir(files.directory())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("openssl is there");
+        let output = collect(child.stdout.take().unwrap());
+        let log = collect(child.stderr.take().unwrap());
+        Self { input: child.stdin.take(), child, output, log, done: 0 }
+    }
+
+    /// One that says nothing but frames on its output.
+    fn brief(server: &Server, files: &Certificates, flags: &[&str]) -> Self {
+        Self::start(server, files, &[&["-brief"], flags].concat())
+    }
+
+    /// One that holds a lock.
+    fn hold(server: &Server, files: &Certificates, flags: &[&str], name: &str) -> (Self, Token) {
+        let mut client = Self::brief(server, files, flags);
+        client.send(&acquire(name, LEASE));
+        let token = client.acquired();
+        (client, token)
+    }
+
+    /// One that waits for a lock.
+    fn wait_in_line(server: &Server, files: &Certificates, flags: &[&str], name: &str) -> Self {
+        let mut client = Self::brief(server, files, flags);
+        client.send(&acquire(name, LEASE));
+        assert_eq!(client.frame(), ServerFrame::Waiting);
+        client
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let input = self.input.as_mut().expect("still open");
+        // Where openssl has ended, what it said before is looked at.
+        let _ = input.write_all(bytes).and_then(|()| input.flush());
+    }
+
+    fn frame(&mut self) -> ServerFrame {
+        let (frame, len) = wait_for("a frame", || {
+            decode_server_frame(&self.output.bytes.lock().unwrap()[self.done..])
+                .expect("a frame of the protocol")
+        });
+        self.done += len;
+        frame
+    }
+
+    fn acquired(&mut self) -> Token {
+        match self.frame() {
+            ServerFrame::Acquired(token) => token,
+            other => panic!("ACQUIRED expected, got {other:?}"),
+        }
+    }
+
+    fn heartbeat(&mut self, token: Token) {
+        self.send(&HEARTBEAT);
+        assert_eq!(self.acquired(), token);
+    }
+
+    /// Waits until openssl ends, and returns what it said.
+    fn ended(&mut self) -> String {
+        wait_for("openssl to end", || self.child.try_wait().unwrap());
+        wait_for("the end of its output", || (self.output.is_all() && self.log.is_all()).then_some(()));
+        self.said("")
+    }
+
+    /// Waits until openssl says `text`, and returns all that it said.
+    fn said(&self, text: &str) -> String {
+        wait_for(&format!("{text:?} of openssl"), || {
+            let said = [&self.output, &self.log].map(|said| said.bytes.lock().unwrap().clone()).concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            said.contains(text).then_some(said)
+        })
+    }
+
+    /// Closes in order: close_notify, then FIN.
+    fn close(mut self) {
+        self.input = None;
+        self.ended();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a pipe brought.
+struct Collected {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Collected {
+    /// Whether the pipe's end was reached.
+    fn is_all(&self) -> bool {
+        self.reader.is_finished()
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> Collected {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&bytes);
+    let reader = thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(len @ 1..) = from.read(&mut buffer) {
+            writer.lock().unwrap().extend_from_slice(&buffer[..len]);
+        }
+    });
+    Collected { bytes, reader }
+}
+
+const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
+
+const CLIENT: [&str; 4] = ["-cert", "client.pem", "-key", "client.key"];
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn locks_move_between_clients_over_tls() {
+    let files = certificates();
+    for mutual in [false, true] {
+        let server = server(&files, mutual);
+        for version in VERSIONS {
+            let flags = [&[version], &CLIENT[..]].concat();
+            let (mut holder, first) = Client::hold(&server, &files, &flags, version);
+            let mut waiter = Client::wait_in_line(&server, &files, &flags, version);
+            holder.heartbeat(first);
+            holder.close();
+            let second = waiter.acquired();
+            assert!(second > first);
+            waiter.heartbeat(second);
+        }
+        assert_eq!(server.metric(HANDSHAKE_ERRORS), 0.0);
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_client_that_ends_without_a_close_notify_is_gone_too() {
+    let files = certificates();
+    let server = server(&files, false);
+    let (mut holder, _) = Client::hold(&server, &files, &[], "lock");
+    let mut waiter = Client::wait_in_line(&server, &files, &[], "lock");
+    holder.child.kill().unwrap();
+    waiter.acquired();
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_client_without_tls_gets_an_alert_and_no_lock() {
+    let files = certificates();
+    let server = server(&files, false);
+    let mut peer = server.claim("lock", LEASE);
+    let mut received = Vec::new();
+    peer.stream.read_to_end(&mut received).expect("FIN, no reset");
+    assert_eq!(received[..3], [21, 3, 3], "an alert");
+    server.wait_for_metric(HANDSHAKE_ERRORS, 1.0);
+    assert_eq!(server.metric("monolock_acquires_total"), 0.0);
+    drop(peer);
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn only_clients_with_a_certificate_that_holds_get_in() {
+    let files = certificates();
+    files.authority("other-ca");
+    files.issue("expired", Says { valid: EXPIRED, ..Says::default() });
+    files.issue("future", Says { valid: FUTURE, ..Says::default() });
+    files.issue("stranger", Says { by: "other-ca", ..Says::default() });
+    files.issue("for-servers", Says { extensions: "extendedKeyUsage=serverAuth", ..Says::default() });
+    files.issue("v1", Says { extensions: "", ..Says::default() });
+    let server = server(&files, true);
+    let mut refused = 0.0;
+    for version in VERSIONS {
+        for name in ["", "expired", "future", "stranger", "for-servers", "v1"] {
+            let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+            let mut flags = vec![version];
+            if !name.is_empty() {
+                flags.extend(["-cert", &cert, "-key", &key]);
+            }
+            let mut client = Client::brief(&server, &files, &flags);
+            client.send(&acquire("lock", LEASE));
+            let said = client.ended();
+            assert!(said.contains("alert"), "{version} {name}: {said}");
+            refused += 1.0;
+            server.wait_for_metric(HANDSHAKE_ERRORS, refused);
+        }
+    }
+    assert_eq!(server.metric("monolock_acquires_total"), 0.0);
+    Client::hold(&server, &files, &CLIENT, "lock");
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn tls_1_1_is_refused() {
+    let files = certificates();
+    let server = server(&files, false);
+    let mut client = Client::brief(&server, &files, &["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"]);
+    let said = client.ended();
+    assert!(said.contains("alert"), "{said}");
+    server.wait_for_metric(HANDSHAKE_ERRORS, 1.0);
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn keys_may_be_updated_while_a_lock_is_held() {
+    let files = certificates();
+    let server = server(&files, false);
+    let (mut holder, token) = Client::hold(&server, &files, &["-tls1_3"], "lock");
+    // `K` asks for new keys of ours too, `k` does not.
+    for (command, count) in [("K\n", 1), ("k\n", 2), ("K\n", 3)] {
+        holder.send(command.as_bytes());
+        // openssl takes all that it reads with a command for the command.
+        wait_for("a key update", || (holder.said("").matches("KEYUPDATE").count() == count).then_some(()));
+        holder.heartbeat(token);
+        holder.heartbeat(token);
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn renegotiation_is_declined_and_what_openssl_gives_up_then_is_free() {
+    let files = certificates();
+    let server = server(&files, false);
+    let (mut holder, _) = Client::hold(&server, &files, &["-tls1_2"], "lock");
+    let mut waiter = Client::wait_in_line(&server, &files, &[], "lock");
+    holder.send(b"R\n");
+    assert!(holder.ended().contains("no renegotiation"));
+    waiter.acquired();
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_reload_ends_resumption_and_no_session() {
+    let files = certificates();
+    let server = server(&files, true);
+    let (mut holder, token) = Client::hold(&server, &files, &CLIENT, "held");
+    for version in VERSIONS {
+        let kind = |session: &[&str]| {
+            let flags = [&[version], &CLIENT[..], session].concat();
+            let mut client = Client::start(&server, &files, &flags);
+            client.send(&acquire(version, LEASE));
+            // Behind the handshake's report: whatever version openssl speaks, the ticket is there before the answer.
+            wait_for("ACQUIRED", || client.output.bytes.lock().unwrap().contains(&0x12).then_some(()));
+            let said = client.said("Verify return code: 0");
+            client.close();
+            said.lines()
+                .find(|line| line.starts_with("New, ") || line.starts_with("Reused, "))
+                .unwrap()
+                .to_owned()
+        };
+        assert!(kind(&["-sess_out", "session"]).starts_with("New, "), "{version}");
+        assert!(fs::metadata(files.path("session")).is_ok_and(|session| session.len() > 0), "{version}");
+        assert!(kind(&["-sess_in", "session"]).starts_with("Reused, "), "{version}");
+        let reloads = r#"monolock_reloads_total{part="certificate",result="success"}"#;
+        let before = server.metric(reloads);
+        server.signal(Signal::HUP);
+        server.wait_for_metric(reloads, before + 1.0);
+        // Counted, and a moment later in force.
+        wait_for("a full handshake", || kind(&["-sess_in", "session"]).starts_with("New, ").then_some(()));
+        holder.heartbeat(token);
+    }
+}
