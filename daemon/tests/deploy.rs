@@ -128,21 +128,31 @@ fn systemd_takes_the_unit_without_a_word() {
 const CONFINED: &str = "TEST_CONFINED";
 
 #[test]
-#[ignore = "needs systemd-analyze, which .ci/run installs before it runs this"]
+#[ignore = "needs systemd-analyze and openssl, which .ci/run installs before it runs this"]
 fn the_server_makes_no_system_call_that_the_unit_forbids() {
     if std::env::var_os(CONFINED).is_some() {
         seccompiler::apply_filter_all_threads(&filter()["server"]).expect("the filter is taken");
         let error = std::os::unix::process::CommandExt::exec(Command::new(MONOLOCK).env_remove(CONFINED));
         panic!("{error}");
     }
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("admin.sock");
+    serve_and_tell_the_administrator();
+    serve_over_tls_and_reload();
+}
+
+/// A server under the unit's filter, with these variables.
+fn confined<'a>(variables: impl IntoIterator<Item = (&'a str, String)>) -> Server {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = "the_server_makes_no_system_call_that_the_unit_forbids";
     command.args([test, "--exact", "--ignored", "--nocapture"]).env(CONFINED, "1");
     command.env("MONOLOCK_LISTEN_ADDRESS", "127.0.0.1:0").env("MONOLOCK_OPS_LISTEN_ADDRESS", "127.0.0.1:0");
-    command.env("MONOLOCK_ADMIN_LISTEN_ADDRESS", format!("unix:{}", socket.display()));
-    let mut server = Server::spawn(command);
+    command.envs(variables);
+    Server::spawn(command)
+}
+
+fn serve_and_tell_the_administrator() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("admin.sock");
+    let mut server = confined([("MONOLOCK_ADMIN_LISTEN_ADDRESS", format!("unix:{}", socket.display()))]);
     let (mut holder, _) = server.hold("lock", LEASE);
     let mut waiter = server.wait_in_line("lock", LEASE);
     holder.heartbeat();
@@ -156,10 +166,51 @@ fn the_server_makes_no_system_call_that_the_unit_forbids() {
     let mut answer = String::new();
     admin.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    server.signal(Signal::HUP);
-    server.log_line("SIGHUP");
     server.signal(Signal::TERM);
     assert_eq!(server.exit().code(), Some(0));
+}
+
+fn serve_over_tls_and_reload() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (certificate, key, audit) = (file("server.pem"), file("server.key"), file("audit.log"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-subj", "/CN=server", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:false", "-out", &certificate, "-keyout", &key])
+        .output();
+    assert!(made.is_ok_and(|made| made.status.success()), "openssl makes a certificate");
+    let mut server = confined([
+        ("MONOLOCK_TLS_CERT", certificate.clone()),
+        ("MONOLOCK_TLS_KEY", key),
+        ("MONOLOCK_AUDIT_LOG", audit.clone()),
+    ]);
+    let address = server.address.to_string();
+    let run_once = || {
+        let flags = ["run", "--address", &address, "--tls-ca", &certificate, "lock", "--", "true"];
+        let client = Command::new(MONOLOCK).args(flags).output().unwrap();
+        assert!(client.status.success(), "{client:?}");
+    };
+    run_once();
+    server.signal(Signal::HUP);
+    for part in ["certificate", "audit_log"] {
+        let series = format!("monolock_reloads_total{{part=\"{part}\",result=\"success\"}}");
+        server.wait_for_metric(&series, 1.0);
+    }
+    run_once();
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit().code(), Some(0));
+    assert_eq!(std::fs::read_to_string(audit).unwrap().matches("granted").count(), 2);
 }
 
 /// The unit's list as a filter. Where the unit lets a call fail, this ends the process: so that it shows.
