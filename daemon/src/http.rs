@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
+
+use crate::peer::Peer;
 
 /// The pause after a failed accept, so that a lack of descriptors is not met by spinning.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -48,7 +50,7 @@ pub(crate) enum Listener {
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remote {
-    Tcp(SocketAddr),
+    Tcp(Peer),
     /// A process of this user, on this machine.
     Unix {
         uid: u32,
@@ -58,7 +60,7 @@ pub(crate) enum Remote {
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(address) => address.fmt(f),
+            Self::Tcp(peer) => peer.fmt(f),
             Self::Unix { uid } => write!(f, "uid {uid}"),
         }
     }
@@ -136,7 +138,7 @@ impl Door {
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                Ok((Box::new(stream), Remote::Tcp(address)))
+                Ok((Box::new(stream), Remote::Tcp(address.into())))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;

@@ -17,6 +17,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -151,7 +152,7 @@ async fn handle(
 
 const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
 
-async fn answer(context: &Context, call: Call, remote: Remote) -> Result<Vec<u8>, Refusal> {
+async fn answer(context: &Context, call: Call, remote: Remote) -> Result<Bytes, Refusal> {
     let turn = match call {
         Call::List(_) => Some(listing_turn(&context.listings).await?),
         _ => None,
@@ -161,10 +162,22 @@ async fn answer(context: &Context, call: Call, remote: Remote) -> Result<Vec<u8>
         .map_err(|_| Refusal::unavailable("too many calls at once"))?;
     let answers = Arc::clone(&context.answers);
     let answer = move || {
-        let _until_answered = (turn, permit);
-        answers.answer(call, remote)
+        let _until_answered = permit;
+        answers.answer(call, remote).map(|text| Bytes::from_owner(Body { text, _until_sent: turn }))
     };
     tokio::task::spawn_blocking(answer).await.expect("answering does not panic")
+}
+
+/// What is sent, and for a listing its turn: the next one begins when this one's memory is free.
+struct Body {
+    text: Vec<u8>,
+    _until_sent: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
 }
 
 async fn listing_turn(listings: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {

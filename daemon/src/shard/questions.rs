@@ -133,3 +133,25 @@ impl Questions {
         answer.recv_timeout(ANSWERED_WITHIN).map_err(|_| NoAnswer::Late(shard))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::RandomState;
+
+    use super::*;
+
+    #[test]
+    fn a_question_to_a_full_inbox_or_to_a_shard_that_is_gone_fails_at_once() {
+        let reactor = ring::Reactor::<()>::new(ring::Config::default()).unwrap();
+        let mut questions = Questions::new(Owners { hasher: RandomState::new(), shards: 1 });
+        let (ask, asked) = inbox();
+        questions.add(ask.clone(), reactor.waker());
+        for _ in 0..WAITING_MAX {
+            let waiting = Question { until_ns: u64::MAX, answer: Box::new(|_| ()) };
+            assert!(ask.try_send(waiting).is_ok());
+        }
+        assert_eq!(questions.counts(0).unwrap_err(), NoAnswer::Full(0));
+        drop(asked);
+        assert_eq!(questions.counts(0).unwrap_err(), NoAnswer::Gone);
+    }
+}

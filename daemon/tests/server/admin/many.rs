@@ -1,6 +1,7 @@
 //! Many claims: long queues, pages while claims come and go, and what a listing costs the others.
 
 use std::collections::HashMap;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -160,6 +161,29 @@ fn nine_thousand_sessions_are_listed_while_heartbeats_and_health_checks_go_on() 
         println!("slowest heartbeat {heartbeat:?}, slowest health check {health:?}");
         assert!(heartbeat < SLOWEST && health < SLOWEST, "{heartbeat:?}, {health:?}");
     });
+}
+
+#[test]
+#[ignore = "takes some seconds; .ci/run runs it"]
+fn a_listing_that_nobody_reads_holds_up_other_listings_and_nothing_else() {
+    // Each character takes six in JSON: 6 MB, more than socket buffers hold.
+    const LOCKS: usize = 4000;
+    let (server, api) = Api::start(&[]);
+    let _held: Vec<_> =
+        (0..LOCKS).map(|n| claimed(&server, &format!("{}{n:04}", "\u{1}".repeat(251)))).collect();
+    let reader = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    reader.set_recv_buffer_size(4096).unwrap();
+    reader.connect(&api.address.into()).unwrap();
+    let mut reader = std::net::TcpStream::from(reader);
+    reader.write_all(b"GET /api/locks HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    reader.read_exact(&mut [0]).unwrap();
+
+    let error = api.get("/api/locks?limit=1").error(503);
+    assert!(error.contains("another listing"), "{error}");
+    api.get("/api/info").ok();
+    assert_eq!(api.get("/api/locks/unknown").status, 404);
+    drop(reader);
+    assert_eq!(api.list("limit=1").0.len(), 1);
 }
 
 fn claimed(server: &Server, name: &str) -> Peer {
