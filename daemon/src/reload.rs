@@ -73,10 +73,12 @@ pub(crate) enum LoadError {
     Tls { flag: &'static str, error: tls::FileError },
     #[error("-tls-cert: {0}")]
     Setup(#[from] tls::SetupError),
-    #[error("-tls-cert {}: the certificate has expired; the one in use is kept", .0.display())]
-    Expired(PathBuf),
+    #[error("-tls-cert {}: the certificate is not valid now, and the one in use is", .0.display())]
+    NotValidNow(PathBuf),
     #[error("-acl-file {0}")]
     Acl(#[from] acl::FileError),
+    #[error("-audit-log {0}")]
+    Audit(#[from] audit::OpenError),
 }
 
 /// The files, as they were last read in whole.
@@ -103,9 +105,9 @@ impl Files {
     pub(crate) fn load(settings: &ServeSettings) -> Result<Self, LoadError> {
         let tls = settings.tls.clone().map(TlsFiles::load).transpose()?;
         if let Some(TlsFiles { settings, certificate, .. }) = &tls
-            && certificate.is_expired(now_unix_s())
+            && !certificate.is_valid_at(now_unix_s())
         {
-            warn!(file = %settings.cert.display(), "the TLS certificate has expired: clients will refuse it");
+            warn!(file = %settings.cert.display(), "the TLS certificate is not valid now: clients will refuse it");
         }
         let acl_file = settings.tls.as_ref().and_then(|tls| tls.client_ca.as_ref()?.acl_file.clone());
         let acl = acl_file.as_deref().map(load_acl).transpose()?;
@@ -134,13 +136,12 @@ impl Files {
 
     /// Reads everything again; may wait for disks.
     pub(crate) fn reload(&mut self) {
+        let mut outcomes = Vec::new();
         let before = Arc::clone(&self.admission.borrow());
         let mut admission = Admission { tls: before.tls.clone(), acl: before.acl.clone() };
         if let Some(files) = &mut self.tls {
-            report(&self.status, Part::Certificate, files.reload_certificate());
-            if let Some(reloaded) = files.reload_client_ca() {
-                report(&self.status, Part::ClientCa, reloaded);
-            }
+            outcomes.push((Part::Certificate, files.reload_certificate()));
+            outcomes.extend(files.reload_client_ca().map(|outcome| (Part::ClientCa, outcome)));
             // Also when nothing changed: tickets of before do not outlive a reload.
             match files.config() {
                 Ok(config) => {
@@ -152,18 +153,22 @@ impl Files {
         }
         if let Some(path) = &self.acl_file {
             let loaded = load_acl(path).map(|acl| admission.acl = Some(acl));
-            report(&self.status, Part::Acl, loaded);
+            outcomes.push((Part::Acl, loaded));
         }
         self.admission.send_replace(Arc::new(admission));
         if let Some(audit) = &self.audit {
-            report(
-                &self.status,
-                Part::AuditLog,
-                audit.reopen().map_err(|error| format!("-audit-log {error}")),
-            );
+            outcomes.push((Part::AuditLog, audit.reopen().map_err(LoadError::Audit)));
         }
-        if self.tls.is_none() && self.acl_file.is_none() && self.audit.is_none() {
+        if outcomes.is_empty() {
             info!("SIGHUP: no file is configured, nothing to reload");
+        }
+        // Counted when it has taken effect.
+        for (part, outcome) in outcomes {
+            self.status.count(part, outcome.is_ok());
+            match outcome {
+                Ok(()) => info!(part = part.as_str(), "reloaded"),
+                Err(error) => error!(part = part.as_str(), "not reloaded, the previous state stays: {error}"),
+            }
         }
     }
 }
@@ -182,8 +187,8 @@ impl TlsFiles {
     fn reload_certificate(&mut self) -> Result<(), LoadError> {
         let certificate = load_certificate(&self.settings)?;
         let now_unix_s = now_unix_s();
-        if certificate.is_expired(now_unix_s) && !self.certificate.is_expired(now_unix_s) {
-            return Err(LoadError::Expired(self.settings.cert.clone()));
+        if !certificate.is_valid_at(now_unix_s) && self.certificate.is_valid_at(now_unix_s) {
+            return Err(LoadError::NotValidNow(self.settings.cert.clone()));
         }
         self.certificate = certificate;
         Ok(())
@@ -210,14 +215,6 @@ fn load_client_ca(settings: &ClientCaSettings) -> Result<ClientCa, LoadError> {
 
 fn load_acl(path: &Path) -> Result<Arc<Acl>, LoadError> {
     Ok(Arc::new(acl::load(path)?))
-}
-
-fn report(status: &ReloadStatus, part: Part, result: Result<(), impl std::fmt::Display>) {
-    status.count(part, result.is_ok());
-    match result {
-        Ok(()) => info!(part = part.as_str(), "reloaded"),
-        Err(error) => error!(part = part.as_str(), "not reloaded, the previous state stays: {error}"),
-    }
 }
 
 fn now_unix_s() -> i64 {

@@ -105,6 +105,11 @@ impl Certificate {
         self.not_after_unix_s
     }
 
+    /// Whether clients take it at this time.
+    pub(crate) fn is_valid_at(&self, unix_s: i64) -> bool {
+        self.not_before_unix_s <= unix_s && !self.is_expired(unix_s)
+    }
+
     /// Whether clients that look at their clock refuse it because it is too old.
     pub(crate) fn is_expired(&self, now_unix_s: i64) -> bool {
         now_unix_s > self.not_after_unix_s

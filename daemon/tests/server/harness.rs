@@ -40,12 +40,16 @@ impl Server {
 
     /// Starts a server from a whole command; waits until it says where it listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server's program starts");
+        command.stdout(Stdio::null());
+        Self::spawn_with_stdout(command)
+    }
+
+    /// The same, with the command's own standard output.
+    pub(crate) fn spawn_with_stdout(mut command: Command) -> Self {
+        let child =
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server's program starts");
+        // The command may hold a pipe's end, which is the child's alone.
+        drop(command);
         let stderr = BufReader::new(child.stderr.take().expect("piped above"));
         let log = Arc::new(Mutex::new(Vec::new()));
         let writer = Arc::clone(&log);

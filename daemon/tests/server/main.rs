@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod audit;
 #[path = "../certificates/mod.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod certificates;
@@ -14,6 +15,7 @@ mod limits;
 mod ops;
 mod partition;
 mod queue;
+mod reload;
 mod shutdown;
 mod start;
 mod tls;

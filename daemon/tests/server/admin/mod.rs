@@ -18,13 +18,13 @@ use crate::harness::{PATIENCE, Peer, Server, field};
 const LEASE: Duration = Duration::from_secs(60);
 
 /// The admin API of a server, over TCP.
-pub(crate) struct Api {
+struct Api {
     address: SocketAddr,
 }
 
 /// An answer of the API.
 #[derive(Debug)]
-pub(crate) struct Answer {
+struct Answer {
     status: u16,
     /// Status line and headers, in lower case.
     head: String,
@@ -45,7 +45,7 @@ impl Answer {
     }
 
     /// The value of a call that succeeded.
-    pub(crate) fn ok(&self) -> Value {
+    fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         self.json()
     }
@@ -62,16 +62,11 @@ impl Answer {
 
 impl Api {
     /// A server with its admin API on a free loopback port.
-    pub(crate) fn start(flags: &[&str]) -> (Server, Self) {
+    fn start(flags: &[&str]) -> (Server, Self) {
         let mut server = Server::with(&[&["-admin-listen", "127.0.0.1:0"], flags].concat());
-        let api = Self::of(&mut server);
-        (server, api)
-    }
-
-    /// The API of a server that has one.
-    pub(crate) fn of(server: &mut Server) -> Self {
         let line = server.log_line("listening");
-        Self { address: field(&line, "admin").and_then(|a| a.parse().ok()).expect("the line names it") }
+        let address = field(&line, "admin").and_then(|a| a.parse().ok()).expect("the line names it");
+        (server, Self { address })
     }
 
     fn send(&self, request: &str) -> Answer {
@@ -93,11 +88,11 @@ impl Api {
         self.request("GET", target, &[])
     }
 
-    pub(crate) fn lock(&self, name: &str) -> Value {
+    fn lock(&self, name: &str) -> Value {
         self.get(&format!("/api/locks/{name}")).ok()
     }
 
-    pub(crate) fn release(&self, name: &str) -> Answer {
+    fn release(&self, name: &str) -> Answer {
         self.request("POST", &format!("/api/locks/{name}/release"), &[])
     }
 
@@ -115,7 +110,7 @@ impl Api {
 }
 
 /// The address under which the server knows a client.
-pub(crate) fn address(peer: &Peer) -> String {
+fn address(peer: &Peer) -> String {
     peer.stream.local_addr().unwrap().to_string()
 }
 

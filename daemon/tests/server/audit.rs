@@ -1,0 +1,202 @@
+//! The audit log of a running server: what is in it, in which order, and that nothing of it holds up a lock.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::ServerFrame;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{MONOLOCK, PATIENCE, Peer, Server, wait_for};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn with_log(log: &Path) -> Server {
+    Server::with(&["-audit-log", log.to_str().unwrap()])
+}
+
+/// The records of a file, all of whose lines are whole.
+fn records(log: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(log).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'), "torn: {text:?}");
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// Event, lock and reason of each record.
+fn shown(records: &[Value]) -> Vec<String> {
+    let show = |record: &Value| {
+        let [event, lock, reason] =
+            ["event", "lock", "reason"].map(|key| record[key].as_str().unwrap_or_default());
+        format!("{event} {lock} {reason}").trim_end().to_owned()
+    };
+    records.iter().map(show).collect()
+}
+
+/// For one lock `granted` and `released` alternate, each pair with one token, and tokens grow.
+fn assert_alternating(records: &[Value]) {
+    let mut holder: Option<u64> = None;
+    let mut last = 0;
+    for record in records {
+        let token = record["token"].as_u64();
+        match record["event"].as_str().unwrap() {
+            "granted" => {
+                assert_eq!(holder, None, "{record}");
+                assert!(token.unwrap() > last, "{record}");
+                holder = token;
+                last = token.unwrap();
+            }
+            "released" => assert_eq!(holder.take(), token, "{record}"),
+            _ => {}
+        }
+    }
+}
+
+fn address(peer: &Peer) -> String {
+    peer.stream.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn every_ownership_is_recorded_with_its_end_and_the_shutdown_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut server = with_log(&log);
+    let (holder, token) = server.hold("jobs", LEASE);
+    let mut waiter = server.wait_in_line("jobs", LEASE);
+    let addresses = [address(&holder), address(&waiter)];
+    holder.close();
+    let next = waiter.acquired();
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit().code(), Some(0));
+    let records = records(&log);
+    assert_eq!(
+        shown(&records),
+        ["granted jobs", "released jobs graceful", "granted jobs", "released jobs shutdown"]
+    );
+    assert_alternating(&records);
+    for (record, (token, address)) in records.iter().zip([(token, 0), (token, 0), (next, 1), (next, 1)]) {
+        assert_eq!(record["token"], token.0);
+        assert_eq!(record["remote_addr"], *addresses[address]);
+        assert_eq!(record["identity"], "");
+    }
+    let keys: Vec<&String> = records[1].as_object().unwrap().keys().collect();
+    assert_eq!(keys.len(), 8, "{keys:?}");
+    assert!(records[2]["wait_ms"].is_u64() && records[1]["held_ms"].is_u64());
+}
+
+#[test]
+fn a_log_that_is_renamed_and_reopened_loses_and_doubles_nothing() {
+    const ROTATIONS: usize = 5;
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut server = with_log(&log);
+    let stop = AtomicBool::new(false);
+    let grants = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut grants = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let mut holder = server.claim("jobs", LEASE);
+                // Its predecessor's end may not have come yet.
+                while holder.frame() == ServerFrame::Waiting {}
+                holder.close();
+                grants += 1;
+            }
+            grants
+        });
+        for rotation in 0..ROTATIONS {
+            // Not before the file has something to keep.
+            wait_for("records", || fs::metadata(&log).ok().filter(|file| file.len() > 0));
+            fs::rename(&log, folder.path().join(format!("audit.{rotation}"))).unwrap();
+            server.signal(Signal::HUP);
+            server.wait_for_metric(
+                "monolock_reloads_total{part=\"audit_log\",result=\"success\"}",
+                (rotation + 1) as f64,
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+        load.join().unwrap()
+    });
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit().code(), Some(0));
+    let files = (0..ROTATIONS).map(|rotation| format!("audit.{rotation}")).chain(["audit.log".into()]);
+    let all: Vec<Value> = files.flat_map(|file| records(&folder.path().join(file))).collect();
+    assert_alternating(&all);
+    assert_eq!(all.iter().filter(|record| record["event"] == "granted").count(), grants);
+    assert_eq!(all.len(), 2 * grants);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), ROTATIONS + 1);
+}
+
+#[test]
+fn a_reopen_that_fails_keeps_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, moved) = (folder.path().join("a"), folder.path().join("b"));
+    fs::create_dir(&dir).unwrap();
+    let mut server = with_log(&dir.join("audit.log"));
+    fs::rename(&dir, &moved).unwrap();
+    server.signal(Signal::HUP);
+    let line = server.log_line("not reloaded");
+    assert!(line.contains("-audit-log") && line.contains("a/audit.log"), "{line}");
+    server.wait_for_metric("monolock_reloads_total{part=\"audit_log\",result=\"failure\"}", 1.0);
+    server.hold("jobs", LEASE).0.close();
+    wait_for("records in the old file", || (records(&moved.join("audit.log")).len() == 2).then_some(()));
+}
+
+#[test]
+fn standard_output_is_the_audit_logs_alone_and_locks_go_on_when_its_reader_has_gone() {
+    let mut command = Command::new(MONOLOCK);
+    command.args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0", "-audit-log", "-"]);
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    command.stdout(Stdio::from(writer));
+    let server = Server::spawn_with_stdout(command);
+    server.hold("jobs", LEASE).0.close();
+    let mut text = String::new();
+    let deadline = Instant::now() + PATIENCE;
+    while text.lines().count() < 2 && Instant::now() < deadline {
+        let mut buffer = [0; 4096];
+        let len = reader.read(&mut buffer).unwrap();
+        text += std::str::from_utf8(&buffer[..len]).unwrap();
+    }
+    assert!(text.lines().all(|line| line.starts_with("{\"time\":\"")), "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+    drop(reader);
+    server.hold("jobs", LEASE).0.close();
+    server.hold("jobs", LEASE).0.close();
+    wait_for("the losses to be counted", || {
+        (server.metric("monolock_audit_dropped_total") >= 2.0).then_some(())
+    });
+}
+
+#[test]
+fn locks_go_on_while_the_disk_is_full_and_what_was_lost_is_said_at_the_end() {
+    let mut server = with_log(Path::new("/dev/full"));
+    let (mut holder, token) = server.hold("jobs", LEASE);
+    server.log_line("No space left");
+    for _ in 0..100 {
+        holder.heartbeat();
+        assert_eq!(holder.acquired(), token);
+        server.hold("other", LEASE).0.close();
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit().code(), Some(0));
+    server.log_line("not written to its end");
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_one_line_and_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    File::create(folder.path().join("file")).unwrap();
+    for path in ["missing/audit.log", "file/audit.log", "."] {
+        let path = folder.path().join(path);
+        let mut command = Command::new(MONOLOCK);
+        command.args(["-listen", "127.0.0.1:0", "-audit-log", path.to_str().unwrap()]);
+        let (status, text) = crate::harness::run_to_end(&mut command);
+        assert_eq!(status.code(), Some(78), "{text}");
+        assert!(text.lines().count() == 1 && text.contains("-audit-log "), "{text}");
+    }
+}

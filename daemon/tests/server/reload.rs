@@ -1,0 +1,206 @@
+//! SIGHUP: each file on its own, for connections that come afterwards, and never for the worse.
+
+use std::fs;
+use std::time::Duration;
+
+use client::blocking::{Client, Guard};
+use client::{Config, Error, Identity, Tls};
+use rustix::process::Signal;
+
+use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
+use crate::harness::{Server, wait_for};
+
+/// Short: a session that missed a heartbeat around a reload would be lost within the test.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A server with mutual TLS and an ACL, and the files that it reads.
+struct Secured {
+    files: Certificates,
+    server: Server,
+    reloads: f64,
+}
+
+impl Secured {
+    fn start(acl: &str) -> Self {
+        let files = Certificates::new();
+        files.issue("server", Says::default());
+        files.issue("alice", Says { subject: "/CN=alice", extensions: "", ..client() });
+        for file in ["server.pem", "server.key"] {
+            fs::copy(files.path(file), files.path(&format!("used-{file}"))).unwrap();
+        }
+        fs::copy(files.path("ca.pem"), files.path("used-ca.pem")).unwrap();
+        fs::write(files.path("acl.json"), acl).unwrap();
+        let path = |file: &str| files.path(file).to_str().unwrap().to_owned();
+        let server = Server::with(&[
+            "-tls-cert",
+            &path("used-server.pem"),
+            "-tls-key",
+            &path("used-server.key"),
+            "-tls-client-ca",
+            &path("used-ca.pem"),
+            "-acl-file",
+            &path("acl.json"),
+        ]);
+        Self { files, server, reloads: 0.0 }
+    }
+
+    /// Sends SIGHUP, and waits until all is read again; the parts that failed.
+    fn reload(&mut self) -> Vec<&'static str> {
+        const PARTS: [&str; 3] = ["certificate", "client_ca", "acl"];
+        let count = |part: &str, result: &str| {
+            self.server.metric(&format!("monolock_reloads_total{{part=\"{part}\",result=\"{result}\"}}"))
+        };
+        let before = PARTS.map(|part| count(part, "failure"));
+        self.server.signal(Signal::HUP);
+        self.reloads += 1.0;
+        wait_for("the reload", || {
+            let done = PARTS.map(|part| count(part, "success") + count(part, "failure"));
+            (done == [self.reloads; 3]).then_some(())
+        });
+        let failed = PARTS.iter().zip(before).filter(|(part, before)| count(part, "failure") > *before);
+        failed.map(|(part, _)| *part).collect()
+    }
+
+    /// A client that trusts servers of `ca`, and is `who`.
+    fn client(&self, ca: &str, who: &str) -> Client {
+        let read = |file: String| fs::read(self.files.path(&file)).unwrap();
+        let identity =
+            Identity { certificates_pem: &read(format!("{who}.pem")), key_pem: &read(format!("{who}.key")) };
+        let tls = Tls::new(&read(format!("{ca}.pem")), Some(identity)).unwrap();
+        Client::new(Config::new(self.server.address.to_string()).with_tls(tls)).unwrap()
+    }
+
+    fn acquire(&self, ca: &str, who: &str, lock: &str) -> Result<Guard, Error> {
+        self.client(ca, who).acquire(lock, LEASE)
+    }
+
+    fn is_refused_by_the_acl(&self, who: &str, lock: &str) -> bool {
+        matches!(self.acquire("ca", who, lock), Err(Error::Lost(client::Loss::Server { code, .. })) if code == protocol::ErrorCode::NOT_AUTHORIZED)
+    }
+}
+
+/// X.509 v3, as a client's certificate must be.
+fn client() -> Says<'static> {
+    Says { extensions: "extendedKeyUsage=clientAuth", ..Says::default() }
+}
+
+const EVERYBODY: &str = r#"{"rules":[{"identity":"*","locks":["*"]}]}"#;
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn certificates_are_rotated_under_load_without_losing_a_session() {
+    const SESSIONS: usize = 40;
+    let mut secured = Secured::start(EVERYBODY);
+    secured.files.issue("alice", client());
+    secured.files.authority("ca2");
+    for (name, key) in [("next-p256", Key::P256), ("next-rsa", Key::Rsa2048), ("next-ed25519", Key::Ed25519)]
+    {
+        secured.files.issue(name, Says { key, by: "ca2", ..Says::default() });
+    }
+    let client = secured.client("ca", "alice");
+    let sessions: Vec<Guard> =
+        (0..SESSIONS).map(|lock| client.acquire(&format!("lock-{lock}"), LEASE).unwrap()).collect();
+    assert!(secured.acquire("ca2", "alice", "new").is_err());
+    for next in ["next-p256", "next-rsa", "next-ed25519"] {
+        for kind in ["pem", "key"] {
+            let (from, to) = (format!("{next}.{kind}"), format!("used-server.{kind}"));
+            fs::copy(secured.files.path(&from), secured.files.path(&to)).unwrap();
+        }
+        assert_eq!(secured.reload(), [""; 0]);
+        assert!(secured.acquire("ca2", "alice", "new").unwrap().is_held(), "{next}");
+        assert!(secured.acquire("ca", "alice", "new").is_err(), "the old certificate is no longer shown");
+    }
+    // Longer than a lease after the first rotation: each has been confirmed since.
+    let heartbeats = secured.server.metric("monolock_heartbeats_total");
+    wait_for("some more heartbeats of all", || {
+        (secured.server.metric("monolock_heartbeats_total") >= heartbeats + 4.0 * SESSIONS as f64)
+            .then_some(())
+    });
+    assert!(sessions.iter().all(Guard::is_held));
+    let expired = secured.server.metric("monolock_releases_total{reason=\"expired\"}");
+    assert_eq!(expired, 0.0);
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_broken_rotation_leaves_everything_as_it_was() {
+    let mut secured = Secured::start(EVERYBODY);
+    secured.files.issue("alice", client());
+    secured.files.issue("other", Says::default());
+    secured.files.issue("expired", Says { valid: EXPIRED, ..Says::default() });
+    secured.files.issue("future", Says { valid: FUTURE, ..Says::default() });
+    let held = secured.acquire("ca", "alice", "held").unwrap();
+    let copy = |from: &str, to: &str| fs::copy(secured.files.path(from), secured.files.path(to)).unwrap();
+    let break_by: [&dyn Fn(); 5] = [
+        &|| {
+            copy("other.pem", "used-server.pem");
+        },
+        &|| fs::write(secured.files.path("used-server.pem"), "no PEM").unwrap(),
+        &|| fs::remove_file(secured.files.path("used-server.pem")).unwrap(),
+        &|| {
+            copy("expired.pem", "used-server.pem");
+            copy("expired.key", "used-server.key");
+        },
+        &|| {
+            copy("future.pem", "used-server.pem");
+            copy("future.key", "used-server.key");
+        },
+    ];
+    let count = break_by.len();
+    for (step, broken) in break_by.iter().enumerate() {
+        broken();
+        secured.server.signal(Signal::HUP);
+        secured.server.wait_for_metric(
+            "monolock_reloads_total{part=\"certificate\",result=\"failure\"}",
+            (step + 1) as f64,
+        );
+        assert!(secured.acquire("ca", "alice", "new").unwrap().is_held(), "step {step}");
+    }
+    // The other parts were taken each time.
+    secured.server.wait_for_metric("monolock_reloads_total{part=\"acl\",result=\"success\"}", count as f64);
+    let errors = secured.server.log().into_iter().filter(|line| line.contains("not reloaded"));
+    assert_eq!(errors.inspect(|line| assert!(line.contains("-tls-"), "{line}")).count(), count);
+    secured.reloads = count as f64;
+    for kind in ["pem", "key"] {
+        let (from, to) = (format!("server.{kind}"), format!("used-server.{kind}"));
+        fs::copy(secured.files.path(&from), secured.files.path(&to)).unwrap();
+    }
+    fs::write(secured.files.path("used-ca.pem"), "").unwrap();
+    fs::write(secured.files.path("acl.json"), "{").unwrap();
+    assert_eq!(secured.reload(), ["client_ca", "acl"]);
+    assert!(secured.acquire("ca", "alice", "new").unwrap().is_held());
+    assert!(held.is_held());
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_removed_authority_is_no_longer_trusted_and_its_open_sessions_stay() {
+    let mut secured = Secured::start(EVERYBODY);
+    secured.files.authority("ca2");
+    secured.files.issue("alice", client());
+    secured.files.issue("bob", Says { by: "ca2", ..client() });
+    let held = secured.acquire("ca", "alice", "held").unwrap();
+    assert!(secured.acquire("ca", "bob", "new").is_err());
+    fs::copy(secured.files.path("ca2.pem"), secured.files.path("used-ca.pem")).unwrap();
+    assert_eq!(secured.reload(), [""; 0]);
+    assert!(secured.acquire("ca", "bob", "new").unwrap().is_held());
+    assert!(secured.acquire("ca", "alice", "new").is_err());
+    assert!(held.is_held());
+    assert!(secured.server.metric("monolock_tls_handshake_errors_total") >= 2.0);
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_new_acl_holds_for_the_connections_after_it() {
+    let mut secured = Secured::start(r#"{"rules":[{"identity":"alice","locks":["a/*"]}]}"#);
+    secured.files.issue("alice", Says { subject: "/CN=alice", ..client() });
+    let held = secured.acquire("ca", "alice", "a/1").unwrap();
+    assert!(secured.is_refused_by_the_acl("alice", "b/1"));
+    secured.server.wait_for_metric("monolock_acl_denials_total", 1.0);
+    secured.server.wait_for_metric("monolock_protocol_errors_total{code=\"0x18\"}", 1.0);
+    fs::write(secured.files.path("acl.json"), r#"{"rules":[{"identity":"alice","locks":["b/?"]}]}"#).unwrap();
+    assert_eq!(secured.reload(), [""; 0]);
+    assert!(secured.acquire("ca", "alice", "b/1").unwrap().is_held());
+    assert!(secured.is_refused_by_the_acl("alice", "a/2"));
+    assert!(held.is_held(), "it keeps what it was given");
+}
