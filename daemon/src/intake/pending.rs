@@ -65,3 +65,57 @@ impl Drop for Pending {
         self.list.left.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::intake::socket::Socket;
+
+    /// A connection's two ends: ours, and the client's.
+    fn connection() -> (Socket, UnixStream) {
+        let (ours, client) = UnixStream::pair().unwrap();
+        client.set_nonblocking(true).unwrap();
+        (Socket::new(ours.into()), client)
+    }
+
+    fn is_closed(mut client: &UnixStream) -> bool {
+        client.read(&mut [0; 1]).is_ok_and(|len| len == 0)
+    }
+
+    #[test]
+    fn the_oldest_connection_that_owes_us_bytes_makes_room() {
+        let list = PendingList::new(3);
+        let connections: Vec<_> = (0..3).map(|_| connection()).collect();
+        let mut entries: Vec<_> =
+            connections.iter().map(|(socket, _)| list.enter(socket.downgrade())).collect();
+        let clients: Vec<&UnixStream> = connections.iter().map(|(_, client)| client).collect();
+        // The oldest has spoken, and waits for us.
+        (&mut &*clients[0]).write_all(b"x").unwrap();
+        assert!(list.make_room());
+        assert_eq!([0, 1, 2].map(|at| is_closed(clients[at])), [false, true, false]);
+        assert!(list.make_room(), "there is room now");
+        assert!(!is_closed(clients[2]));
+        let (socket, client) = connection();
+        entries.push(list.enter(socket.downgrade()));
+        entries.remove(1);
+        assert!(list.make_room());
+        assert!(is_closed(clients[2]) && !is_closed(&client));
+    }
+
+    #[tokio::test]
+    async fn nobody_makes_room_while_all_wait_for_us_and_the_next_one_that_leaves_does() {
+        let list = PendingList::new(2);
+        let connections: Vec<_> = (0..2).map(|_| connection()).collect();
+        let mut entries: Vec<_> =
+            connections.iter().map(|(socket, _)| list.enter(socket.downgrade())).collect();
+        connections.iter().for_each(|(_, client)| (&mut &*client).write_all(b"x").unwrap());
+        assert!(!list.make_room());
+        entries.pop();
+        list.one_left().await;
+        assert!(list.make_room());
+        assert!(connections.iter().all(|(_, client)| !is_closed(client)));
+    }
+}

@@ -48,6 +48,9 @@ pub(super) async fn run(
             {
                 context.counters.tls_handshake_failed();
                 info!(%peer, reason = %failure, "TLS handshake failed");
+                // The alert that says why is on its way.
+                stream.shut_down_write();
+                drain(&stream, &context).await;
             } else {
                 debug!(%peer, reason = %failure, "connection ended before its ACQUIRE");
             }
@@ -107,7 +110,7 @@ fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> 
 }
 
 /// Sends the ERROR and closes in such a way that it arrives: a close with unread input makes Linux send RST, which can
-/// destroy the frame in flight. So: send, shut the write side down, drain, close.
+/// destroy what is in flight. So: send, shut the write side down, drain, close.
 async fn refuse(stream: &mut Stream, peer: Peer, code: ErrorCode, context: &Context) {
     if stream.is_handshaking() {
         return debug!(%peer, %code, "closed in the middle of its TLS handshake");
@@ -117,6 +120,10 @@ async fn refuse(stream: &mut Stream, peer: Peer, code: ErrorCode, context: &Cont
         return;
     }
     context.counters.protocol_error(code);
+    drain(stream, context).await;
+}
+
+async fn drain(stream: &Stream, context: &Context) {
     let Ok(_draining) = context.draining.try_acquire() else { return };
     stream.drain(ring::DRAIN_BYTES_MAX as usize, Instant::now() + ring::DRAIN_MAX).await;
 }

@@ -135,8 +135,13 @@ impl Stream {
                 self.socket.send(&output)?
             }
         };
-        self.socket.shut_down(Shutdown::Write);
+        self.shut_down_write();
         Ok(())
+    }
+
+    /// Nothing more is sent.
+    pub(super) fn shut_down_write(&self) {
+        self.socket.shut_down(Shutdown::Write);
     }
 
     /// Throws away what still comes, until the peer closes: at most `bytes_max`, until `deadline`.

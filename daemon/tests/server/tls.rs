@@ -34,6 +34,24 @@ fn server(files: &Certificates, mutual: bool) -> Server {
     Server::with(&flags)
 }
 
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn an_alert_is_readable_although_60_kb_came_after_what_is_no_tls() {
+    let server = server(&certificates(), false);
+    let mut peer = server.connect();
+    peer.send(&acquire("lock", LEASE));
+    // Some of it comes when the alert is on its way.
+    for _ in 0..60 {
+        if peer.stream.write_all(&[2; 1024]).is_err() {
+            break;
+        }
+    }
+    let mut answer = Vec::new();
+    peer.stream.read_to_end(&mut answer).expect("the alert, then FIN and no RST");
+    // A fatal alert in the clear.
+    assert_eq!(answer[..6], [21, 3, 3, 0, 2, 2]);
+}
+
 /// `openssl s_client` with a connection to the server.
 struct Client {
     child: Child,

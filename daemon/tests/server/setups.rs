@@ -1,0 +1,38 @@
+//! Connections that never become sessions: bounded in number, and in nobody's way.
+
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::harness::{Closed, Peer, Server};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// As many connections may be in set-up at once.
+const PENDING_MAX: usize = 4096;
+
+fn raise_descriptor_limit() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    assert!(maximum.is_none_or(|maximum| maximum > 10_000), "too few open files are allowed for this test");
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+#[test]
+fn thousands_of_silent_connections_keep_no_client_out_and_the_oldest_of_them_go() {
+    const MORE: usize = 100;
+    raise_descriptor_limit();
+    let server = Server::with(&["-io-timeout", "10m", "-shards", "1"]);
+    let (mut session, token) = server.hold("held", LEASE);
+    let mut silent: Vec<Peer> = (0..PENDING_MAX + MORE).map(|_| server.connect()).collect();
+    let (_, new) = server.hold("new", LEASE);
+    assert!(new > token);
+    session.heartbeat();
+    assert_eq!(session.acquired(), token);
+    for gone in &mut silent[..MORE] {
+        assert_eq!(gone.closed(), Closed::Fin);
+    }
+    let kept = silent.last_mut().unwrap();
+    kept.send(&crate::harness::acquire("kept", LEASE));
+    kept.acquired();
+    assert_eq!(server.metric("monolock_accept_errors_total"), 0.0);
+}
