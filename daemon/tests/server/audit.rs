@@ -165,8 +165,7 @@ fn standard_output_is_the_audit_logs_alone_and_locks_go_on_when_its_reader_has_g
     assert!(text.lines().all(|line| line.starts_with("{\"time\":\"")), "{text}");
     assert_eq!(text.lines().count(), 2, "{text}");
     drop(reader);
-    server.hold("jobs", LEASE).0.close();
-    server.hold("jobs", LEASE).0.close();
+    server.hold("other", LEASE).0.close();
     wait_for("the losses to be counted", || {
         (server.metric("monolock_audit_dropped_total") >= 2.0).then_some(())
     });
@@ -177,10 +176,10 @@ fn locks_go_on_while_the_disk_is_full_and_what_was_lost_is_said_at_the_end() {
     let mut server = with_log(Path::new("/dev/full"));
     let (mut holder, token) = server.hold("jobs", LEASE);
     server.log_line("No space left");
-    for _ in 0..100 {
+    for number in 0..100 {
         holder.heartbeat();
         assert_eq!(holder.acquired(), token);
-        server.hold("other", LEASE).0.close();
+        server.hold(&format!("lock-{number}"), LEASE).0.close();
     }
     server.signal(Signal::TERM);
     assert_eq!(server.exit().code(), Some(0));

@@ -46,7 +46,7 @@ impl Server {
 
     /// The same, with the command's own standard output.
     pub(crate) fn spawn_with_stdout(mut command: Command) -> Self {
-        let child =
+        let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server's program starts");
         // The command may hold a pipe's end, which is the child's alone.
         drop(command);
