@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors kept free for everything but sessions: the ops endpoints' own connections, a file that is opened
-/// for a moment. Scrapes and health checks go on when sessions have taken all the rest.
+/// Descriptors kept free for everything but sessions: the connections of the ops endpoints and of the admin API, 28 for
+/// each socket address of theirs (`localhost` is two), a file that is opened for a moment. Scrapes and health checks go on when sessions have taken all the rest.
 const RESERVED: usize = 64;
 
 /// Raises the soft descriptor limit to the hard limit and returns it.

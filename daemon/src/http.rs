@@ -111,6 +111,8 @@ async fn serve(stream: Box<dyn Stream>, remote: Remote, service: Service) {
     let router = service.router.layer(Extension(remote));
     let connection = http1::Builder::new()
         .keep_alive(false)
+        // Clients like `nc -N` end their side when they have asked.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     // Too late, or failed at the client's end: in both cases there is nobody left to tell.
     let _ = timeout(service.connection_time_max, connection).await;

@@ -1,12 +1,14 @@
 //! What each call answers, and with which status.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, SystemTime};
 
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use serde_json::{Value, json};
 
-use super::{Api, LEASE, address, addresses, queue};
+use super::{Answer, Api, LEASE, address, addresses, queue};
 use crate::harness::{PATIENCE, Peer, wait_for};
 
 /// A time of the API; it must be of the last moments.
@@ -178,6 +180,19 @@ fn a_shard_that_hangs_is_unavailable_and_does_later_nothing_of_what_was_asked() 
     assert_eq!(api.lock("jobs")["holder"]["token"], token.0);
     holder.heartbeat();
     assert_eq!(holder.acquired(), token);
+}
+
+#[test]
+fn a_client_that_has_said_all_gets_its_answer() {
+    let (_server, api) = Api::start(&[]);
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(api.address).unwrap();
+        stream.write_all(b"GET /api/info HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        Answer::parse(&answer).ok();
+    }
 }
 
 #[test]
