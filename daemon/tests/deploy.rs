@@ -71,7 +71,13 @@ fn a_server_takes_every_example_of_the_environment_file_that_names_no_file() {
 #[test]
 fn every_metric_and_label_of_the_alerts_is_in_a_scrape() {
     let alerts = read("prometheus/alerts.yml");
-    let (_, scrape) = Server::start().get("/metrics");
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|file| folder.path().join(file));
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&cert, own.cert.pem()).unwrap();
+    std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    let server = Server::with(&["-tls-cert", cert.to_str().unwrap(), "-tls-key", key.to_str().unwrap()]);
+    let (_, scrape) = server.get("/metrics");
     let scraped = words_with(&scrape, &["monolock_", "process_"]);
     let named = words_with(&alerts, &["monolock_", "process_"]);
     assert!(named.contains("monolock_releases_total"), "{named:?}");
