@@ -94,7 +94,7 @@ async fn found(given: &Given, reading: &Reading, now_unix_s: i64) -> Option<Resu
         }
         TLS_CLIENT_CA => match ClientCa::load(path) {
             Ok(authorities) => Ok(count(authorities.len(), "authority", "authorities")),
-            Err(error) => Err(format!("{flag} {error}")),
+            Err(error) => Err(error.to_string()),
         },
         ACL_FILE => match acl::load(path) {
             Ok(acl) => Ok(count(acl.len(), "rule", "rules")),
@@ -113,10 +113,7 @@ async fn resolved(address: &ListenAddress) -> Result<String, String> {
 
 /// A certificate that clients will refuse is a mistake too.
 fn certificate(cert: &Path, key: &Path, now_unix_s: i64) -> Result<String, String> {
-    let certificate = Certificate::load(cert, key).map_err(|error| {
-        let flag = if error.path() == cert { TLS_CERT.flag } else { TLS_KEY.flag };
-        format!("{flag} {error}")
-    })?;
+    let certificate = Certificate::load(cert, key).map_err(|error| error.to_string())?;
     let refused =
         |why| Err(format!("{} {}: {why}: {}", TLS_CERT.flag, cert.display(), certificate.description()));
     if certificate.is_expired(now_unix_s) {

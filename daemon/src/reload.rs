@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 
 use crate::acl::{self, Acl};
 use crate::intake::Admission;
-use crate::settings::{ClientCaSettings, ServeSettings, TlsSettings};
+use crate::settings::{ServeSettings, TlsSettings};
 use crate::tls::{self, Certificate, ClientCa};
 use crate::{audit, clock};
 
@@ -69,8 +69,8 @@ impl ReloadStatus {
 /// A file that cannot be used, under the flag that names it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    #[error("{flag} {error}")]
-    Tls { flag: &'static str, error: tls::FileError },
+    #[error(transparent)]
+    Tls(#[from] tls::FileError),
     #[error("-tls-cert: {0}")]
     Setup(#[from] tls::SetupError),
     #[error("-tls-cert {}: the certificate is not valid now, and the one in use is", .0.display())]
@@ -175,8 +175,8 @@ impl Files {
 
 impl TlsFiles {
     fn load(settings: TlsSettings) -> Result<Self, LoadError> {
-        let certificate = load_certificate(&settings)?;
-        let client_ca = settings.client_ca.as_ref().map(load_client_ca).transpose()?;
+        let certificate = Certificate::load(&settings.cert, &settings.key)?;
+        let client_ca = settings.client_ca.as_ref().map(|ca| ClientCa::load(&ca.file)).transpose()?;
         Ok(Self { settings, certificate, client_ca })
     }
 
@@ -185,7 +185,7 @@ impl TlsFiles {
     }
 
     fn reload_certificate(&mut self) -> Result<(), LoadError> {
-        let certificate = load_certificate(&self.settings)?;
+        let certificate = Certificate::load(&self.settings.cert, &self.settings.key)?;
         let now_unix_s = now_unix_s();
         if !certificate.is_valid_at(now_unix_s) && self.certificate.is_valid_at(now_unix_s) {
             return Err(LoadError::NotValidNow(self.settings.cert.clone()));
@@ -196,21 +196,9 @@ impl TlsFiles {
 
     fn reload_client_ca(&mut self) -> Option<Result<(), LoadError>> {
         let settings = self.settings.client_ca.as_ref()?;
-        Some(load_client_ca(settings).map(|client_ca| self.client_ca = Some(client_ca)))
+        let loaded = ClientCa::load(&settings.file).map(|client_ca| self.client_ca = Some(client_ca));
+        Some(loaded.map_err(LoadError::from))
     }
-}
-
-/// Reads the certificate and its key.
-fn load_certificate(settings: &TlsSettings) -> Result<Certificate, LoadError> {
-    Certificate::load(&settings.cert, &settings.key).map_err(|error| {
-        let flag = if error.path() == settings.key { "-tls-key" } else { "-tls-cert" };
-        LoadError::Tls { flag, error }
-    })
-}
-
-/// Reads the authorities that vouch for clients.
-fn load_client_ca(settings: &ClientCaSettings) -> Result<ClientCa, LoadError> {
-    ClientCa::load(&settings.file).map_err(|error| LoadError::Tls { flag: "-tls-client-ca", error })
 }
 
 fn load_acl(path: &Path) -> Result<Arc<Acl>, LoadError> {

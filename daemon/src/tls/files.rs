@@ -15,21 +15,17 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 
 use crate::file;
+use crate::settings::{TLS_CERT, TLS_CLIENT_CA, TLS_KEY};
 
 /// A file that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
+#[error("{flag} {}: {problem}", path.display())]
 pub(crate) struct FileError {
+    /// The setting that names the file.
+    flag: &'static str,
     path: PathBuf,
     #[source]
     problem: Problem,
-}
-
-impl FileError {
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 /// What is wrong with a file.
@@ -67,10 +63,10 @@ impl Certificate {
     ///
     /// One of the files cannot be used, or they do not belong together.
     pub(crate) fn load(cert: &Path, key: &Path) -> Result<Self, FileError> {
-        let chain = certificates(cert)?;
+        let chain = certificates(TLS_CERT.flag, cert)?;
         let private_key = private_key(key)?;
-        let in_cert = |problem| FileError { path: cert.to_owned(), problem };
-        let in_key = |problem| FileError { path: key.to_owned(), problem };
+        let in_cert = |problem| FileError { flag: TLS_CERT.flag, path: cert.to_owned(), problem };
+        let in_key = |problem| FileError { flag: TLS_KEY.flag, path: key.to_owned(), problem };
         let parsed = parse_all(&chain).map_err(in_cert)?;
         let first = &parsed[0];
         let (not_before_unix_s, not_after_unix_s) =
@@ -133,8 +129,9 @@ impl ClientCa {
     /// The file cannot be used; one bad certificate is enough.
     pub(crate) fn load(path: &Path) -> Result<Self, FileError> {
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
+        for certificate in certificates(TLS_CLIENT_CA.flag, path)? {
             roots.add(certificate).map_err(|error| FileError {
+                flag: TLS_CLIENT_CA.flag,
                 path: path.to_owned(),
                 problem: Problem::Certificate(error.to_string()),
             })?;
@@ -153,8 +150,8 @@ impl ClientCa {
 }
 
 /// Every certificate of a file; at least one.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
-    let in_file = |problem| FileError { path: path.to_owned(), problem };
+fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    let in_file = |problem| FileError { flag, path: path.to_owned(), problem };
     let text = file::read(path).map_err(|error| in_file(Problem::Unreadable(error)))?;
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(&text)
         .collect::<Result<_, _>>()
@@ -167,7 +164,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> 
 
 /// The first private key of a file.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
-    let in_file = |problem| FileError { path: path.to_owned(), problem };
+    let in_file = |problem| FileError { flag: TLS_KEY.flag, path: path.to_owned(), problem };
     let text = file::read(path).map_err(|error| in_file(Problem::Unreadable(error)))?;
     if is_encrypted(&text) {
         return Err(in_file(Problem::Encrypted(path.to_owned())));

@@ -16,6 +16,7 @@ mod ops;
 mod partition;
 mod queue;
 mod reload;
+mod secured;
 mod setups;
 mod shutdown;
 mod start;

@@ -1,96 +1,19 @@
 //! SIGHUP: each file on its own, for connections that come afterwards, and never for the worse.
 
 use std::fs;
-use std::time::Duration;
 
-use client::blocking::{Client, Guard};
-use client::{Config, Error, Identity, Tls};
+use client::blocking::Guard;
 use rustix::process::Signal;
 
-use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
-use crate::harness::{Server, wait_for};
-
-/// Short: a session that missed a heartbeat around a reload would be lost within the test.
-const LEASE: Duration = Duration::from_secs(2);
-
-/// A server with mutual TLS and an ACL, and the files that it reads.
-struct Secured {
-    files: Certificates,
-    server: Server,
-    reloads: f64,
-}
-
-impl Secured {
-    fn start(acl: &str) -> Self {
-        let files = Certificates::new();
-        files.issue("server", Says::default());
-        files.issue("alice", Says { subject: "/CN=alice", extensions: "", ..client() });
-        for file in ["server.pem", "server.key"] {
-            fs::copy(files.path(file), files.path(&format!("used-{file}"))).unwrap();
-        }
-        fs::copy(files.path("ca.pem"), files.path("used-ca.pem")).unwrap();
-        fs::write(files.path("acl.json"), acl).unwrap();
-        let path = |file: &str| files.path(file).to_str().unwrap().to_owned();
-        let server = Server::with(&[
-            "-tls-cert",
-            &path("used-server.pem"),
-            "-tls-key",
-            &path("used-server.key"),
-            "-tls-client-ca",
-            &path("used-ca.pem"),
-            "-acl-file",
-            &path("acl.json"),
-        ]);
-        Self { files, server, reloads: 0.0 }
-    }
-
-    /// Sends SIGHUP, and waits until all is read again; the parts that failed.
-    fn reload(&mut self) -> Vec<&'static str> {
-        const PARTS: [&str; 3] = ["certificate", "client_ca", "acl"];
-        let count = |part: &str, result: &str| {
-            self.server.metric(&format!("monolock_reloads_total{{part=\"{part}\",result=\"{result}\"}}"))
-        };
-        let before = PARTS.map(|part| count(part, "failure"));
-        self.server.signal(Signal::HUP);
-        self.reloads += 1.0;
-        wait_for("the reload", || {
-            let done = PARTS.map(|part| count(part, "success") + count(part, "failure"));
-            (done == [self.reloads; 3]).then_some(())
-        });
-        let failed = PARTS.iter().zip(before).filter(|(part, before)| count(part, "failure") > *before);
-        failed.map(|(part, _)| *part).collect()
-    }
-
-    /// A client that trusts servers of `ca`, and is `who`.
-    fn client(&self, ca: &str, who: &str) -> Client {
-        let read = |file: String| fs::read(self.files.path(&file)).unwrap();
-        let identity =
-            Identity { certificates_pem: &read(format!("{who}.pem")), key_pem: &read(format!("{who}.key")) };
-        let tls = Tls::new(&read(format!("{ca}.pem")), Some(identity)).unwrap();
-        Client::new(Config::new(self.server.address.to_string()).with_tls(tls)).unwrap()
-    }
-
-    fn acquire(&self, ca: &str, who: &str, lock: &str) -> Result<Guard, Error> {
-        self.client(ca, who).acquire(lock, LEASE)
-    }
-
-    fn is_refused_by_the_acl(&self, who: &str, lock: &str) -> bool {
-        matches!(self.acquire("ca", who, lock), Err(Error::Lost(client::Loss::Server { code, .. })) if code == protocol::ErrorCode::NOT_AUTHORIZED)
-    }
-}
-
-/// X.509 v3, as a client's certificate must be.
-fn client() -> Says<'static> {
-    Says { extensions: "extendedKeyUsage=clientAuth", ..Says::default() }
-}
-
-const EVERYBODY: &str = r#"{"rules":[{"identity":"*","locks":["*"]}]}"#;
+use crate::certificates::{EXPIRED, FUTURE, Key, Says};
+use crate::harness::wait_for;
+use crate::secured::{EVERYBODY, LEASE, Secured, client};
 
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]
 fn certificates_are_rotated_under_load_without_losing_a_session() {
     const SESSIONS: usize = 40;
-    let mut secured = Secured::start(EVERYBODY);
+    let mut secured = Secured::start(EVERYBODY, &[]);
     secured.files.issue("alice", client());
     secured.files.authority("ca2");
     for (name, key) in [("next-p256", Key::P256), ("next-rsa", Key::Rsa2048), ("next-ed25519", Key::Ed25519)]
@@ -124,7 +47,7 @@ fn certificates_are_rotated_under_load_without_losing_a_session() {
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]
 fn a_broken_rotation_leaves_everything_as_it_was() {
-    let mut secured = Secured::start(EVERYBODY);
+    let mut secured = Secured::start(EVERYBODY, &[]);
     secured.files.issue("alice", client());
     secured.files.issue("other", Says::default());
     secured.files.issue("expired", Says { valid: EXPIRED, ..Says::default() });
@@ -175,7 +98,7 @@ fn a_broken_rotation_leaves_everything_as_it_was() {
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]
 fn a_removed_authority_is_no_longer_trusted_and_its_open_sessions_stay() {
-    let mut secured = Secured::start(EVERYBODY);
+    let mut secured = Secured::start(EVERYBODY, &[]);
     secured.files.authority("ca2");
     secured.files.issue("alice", client());
     secured.files.issue("bob", Says { by: "ca2", ..client() });
@@ -192,7 +115,7 @@ fn a_removed_authority_is_no_longer_trusted_and_its_open_sessions_stay() {
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]
 fn a_new_acl_holds_for_the_connections_after_it() {
-    let mut secured = Secured::start(r#"{"rules":[{"identity":"alice","locks":["a/*"]}]}"#);
+    let mut secured = Secured::start(r#"{"rules":[{"identity":"alice","locks":["a/*"]}]}"#, &[]);
     secured.files.issue("alice", Says { subject: "/CN=alice", ..client() });
     let held = secured.acquire("ca", "alice", "a/1").unwrap();
     assert!(secured.is_refused_by_the_acl("alice", "b/1"));

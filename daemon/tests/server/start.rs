@@ -1,5 +1,6 @@
 //! Starting: the first line, addresses, flags and variables, and what is refused before a port is open.
 
+use std::fs;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -126,6 +127,45 @@ fn a_mistake_is_one_line_that_names_the_flag_and_opens_no_port() {
     let (status, line) = refused(Command::new(MONOLOCK).env("MONOLOCK_IO_TIMEOUT", "soon"));
     assert_eq!(status, 64);
     assert!(line.contains("MONOLOCK_IO_TIMEOUT") && line.contains("-io-timeout"), "{line}");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_one_line_that_names_flag_and_file_and_opens_no_port() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |file: &str| folder.path().join(file).to_str().unwrap().to_owned();
+    for name in ["one", "two"] {
+        let own = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        fs::write(path(&format!("{name}.pem")), own.cert.pem()).unwrap();
+        fs::write(path(&format!("{name}.key")), own.signing_key.serialize_pem()).unwrap();
+    }
+    fs::write(path("text"), "no PEM").unwrap();
+    fs::write(path("bad.json"), "{\"rules\": [{\"identity\": \"a\"}]}").unwrap();
+    let (cert, key, ca) = ("one.pem", "one.key", "two.pem");
+    let mistakes = [
+        (["missing", key, ca, "bad.json"], "-tls-cert", "missing"),
+        (["text", key, ca, "bad.json"], "-tls-cert", "text"),
+        ([key, key, ca, "bad.json"], "-tls-cert", key),
+        ([cert, "missing", ca, "bad.json"], "-tls-key", "missing"),
+        ([cert, cert, ca, "bad.json"], "-tls-key", cert),
+        ([cert, "two.key", ca, "bad.json"], "-tls-key", "two.key"),
+        ([cert, key, "text", "bad.json"], "-tls-client-ca", "text"),
+        ([cert, key, "missing", "bad.json"], "-tls-client-ca", "missing"),
+        ([cert, key, ca, "missing"], "-acl-file", "missing"),
+        ([cert, key, ca, "text"], "-acl-file", "text"),
+        ([cert, key, ca, "bad.json"], "-acl-file", "bad.json: rules[0].locks"),
+    ];
+    for (files, flag, named) in mistakes {
+        let mut command = Command::new(MONOLOCK);
+        command.args(["-listen", &listen]);
+        for (flag, file) in ["-tls-cert", "-tls-key", "-tls-client-ca", "-acl-file"].iter().zip(files) {
+            command.args([*flag, &path(file)]);
+        }
+        let (status, line) = refused(&mut command);
+        assert_eq!(status, 78, "{files:?}: {line}");
+        assert!(line.contains(&format!("{flag} {}", path(named))), "{files:?}: {line}");
+    }
 }
 
 #[test]

@@ -6,12 +6,16 @@ use super::certificates::{Key, Says};
 use super::pair::{FILES, certificate};
 use crate::tls::{Certificate, ClientCa};
 
-/// The problem with a pair of files, and what stands before it, which must be the path of `named`.
+/// The problem with a pair of files, and what stands before it, which must be a flag and the path of `named`.
 fn problem(cert: &str, key: &str, named: &str) -> String {
     let error =
         Certificate::load(&FILES.path(cert), &FILES.path(key)).expect_err("cannot be used").to_string();
-    let path = format!("{}: ", FILES.path(named).display());
-    error.strip_prefix(&path).unwrap_or_else(|| panic!("{error:?} names {named}")).to_owned()
+    let path = format!(" {}: ", FILES.path(named).display());
+    let problem = error.strip_prefix("-tls-cert").or(error.strip_prefix("-tls-key"));
+    problem
+        .and_then(|rest| rest.strip_prefix(&path))
+        .unwrap_or_else(|| panic!("{error:?} names {named}"))
+        .to_owned()
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn what_cannot_be_read_or_is_broken_is_refused() {
     ] {
         fs::write(FILES.path("empty.ca"), "").unwrap();
         let error = ClientCa::load(&FILES.path(authorities)).expect_err("cannot be used").to_string();
-        let path = format!("{}: {expected}", FILES.path(authorities).display());
+        let path = format!("-tls-client-ca {}: {expected}", FILES.path(authorities).display());
         assert!(error.starts_with(&path), "{error}");
     }
 }
