@@ -154,7 +154,7 @@ fn a_file_that_cannot_be_used_is_one_line_that_names_flag_and_file_and_opens_no_
         ([cert, key, "missing", "bad.json"], "-tls-client-ca", "missing"),
         ([cert, key, ca, "missing"], "-acl-file", "missing"),
         ([cert, key, ca, "text"], "-acl-file", "text"),
-        ([cert, key, ca, "bad.json"], "-acl-file", "bad.json: rules[0].locks"),
+        ([cert, key, ca, "bad.json"], "-acl-file", "bad.json: rules[0]: missing field `locks`"),
     ];
     for (files, flag, named) in mistakes {
         let mut command = Command::new(MONOLOCK);
