@@ -3,6 +3,7 @@
 mod actions;
 mod browsers;
 mod calls;
+mod chromium;
 mod many;
 mod names;
 mod unix;
