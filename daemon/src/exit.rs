@@ -1,5 +1,8 @@
 //! Exit statuses, as in sysexits.h.
 
+/// What was asked for is not there.
+pub(crate) const NOT_THERE: u8 = 1;
+
 /// A mistake in flags, variables or arguments: EX_USAGE.
 pub(crate) const USAGE: u8 = 64;
 
@@ -8,6 +11,12 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 
 /// An error of the operating system: EX_OSERR.
 pub(crate) const OS_ERROR: u8 = 71;
+
+/// What was said cannot be written: EX_IOERR.
+pub(crate) const IO_ERROR: u8 = 74;
+
+/// The other side does not speak as expected: EX_PROTOCOL.
+pub(crate) const PROTOCOL: u8 = 76;
 
 /// A file that a setting names cannot be used: EX_CONFIG.
 pub(crate) const CONFIG: u8 = 78;

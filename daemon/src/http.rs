@@ -118,7 +118,8 @@ async fn serve(stream: Box<dyn Stream>, remote: Remote, service: Service) {
     let _ = timeout(service.connection_time_max, connection).await;
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection, whatever it goes over.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 

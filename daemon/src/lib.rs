@@ -8,6 +8,7 @@ mod admin;
 mod audit;
 mod capacity;
 mod check;
+mod cli;
 mod clock;
 mod duration;
 mod exit;
@@ -44,6 +45,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match settings::parse(arguments, settings::environment_variable) {
         Ok(Invocation::Serve(settings)) => serve(&settings),
         Ok(Invocation::CheckConfig(reading)) => check::check(&reading),
+        Ok(Invocation::Operator(command)) => cli::run(&command),
         Ok(Invocation::Run(args)) => run::run(args),
         Ok(Invocation::RunStarter(args)) => run::starter::start(&args),
         Ok(Invocation::RunGuardian(args)) => run::guardian::guard(&args),

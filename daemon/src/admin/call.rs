@@ -11,10 +11,10 @@ use crate::glob::Glob;
 use crate::peer::Peer;
 
 /// The longest pattern, in bytes: four times the longest name. It is matched against every name.
-const PATTERN_BYTES_MAX: usize = 1024;
+pub(crate) const PATTERN_BYTES_MAX: usize = 1024;
 
 /// The most locks of one page.
-const LIMIT_MAX: usize = 10_000;
+pub(crate) const PAGE_LOCKS_MAX: usize = 10_000;
 
 /// A call of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,8 +107,8 @@ fn pattern(text: &str) -> Result<Option<Glob>, Refusal> {
 
 fn limit(text: &str) -> Result<usize, Refusal> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok().filter(|limit| digits && (1..=LIMIT_MAX).contains(limit));
-    limit.ok_or_else(|| bad(format!("limit is a number from 1 to {LIMIT_MAX}")))
+    let limit = text.parse().ok().filter(|limit| digits && (1..=PAGE_LOCKS_MAX).contains(limit));
+    limit.ok_or_else(|| bad(format!("limit is a number from 1 to {PAGE_LOCKS_MAX}")))
 }
 
 fn lock_name(segment: &str) -> Result<LockName, Refusal> {

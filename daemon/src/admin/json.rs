@@ -9,7 +9,7 @@ use serde_json::ser::Formatter;
 use crate::logging::escape::escaped;
 
 /// A value as a line of JSON.
-pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
     let written = value.serialize(&mut Serializer::with_formatter(&mut line, Escaping));
     written.expect("what the API says can be written to memory");

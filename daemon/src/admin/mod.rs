@@ -8,8 +8,8 @@ mod answer;
 mod call;
 mod gather;
 mod guard;
-mod json;
-mod model;
+pub(crate) mod json;
+pub(crate) mod model;
 mod refusal;
 mod socket;
 
@@ -33,6 +33,7 @@ use crate::settings::{AdminAddress, AdminSettings, HostName, ServeSettings};
 use crate::shard::Questions;
 use answer::Answers;
 use call::Call;
+pub(crate) use call::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
 use refusal::Refusal;
 pub(crate) use socket::SocketError;
 use socket::SocketFile;

@@ -32,12 +32,11 @@ pub(crate) struct Config {
     pub(crate) shards: u64,
 }
 
-/// `GET /api/locks`.
+/// `GET /api/locks`, with as much of each lock as its reader wants.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[cfg(test)]
-pub(crate) struct Listing {
+pub(crate) struct Listing<L = Lock> {
     /// In the order of their names' bytes.
-    pub(crate) locks: Vec<Lock>,
+    pub(crate) locks: Vec<L>,
     /// What to pass as `after`; none when there are no more.
     pub(crate) next: Option<String>,
 }

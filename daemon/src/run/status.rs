@@ -9,7 +9,7 @@ use protocol::Class;
 use rustix::process::Signal;
 
 use crate::exit::UNAVAILABLE;
-pub(crate) use crate::exit::{OS_ERROR, USAGE};
+pub(crate) use crate::exit::{OS_ERROR, PROTOCOL, USAGE};
 
 /// No connection to the server, or it was lost while waiting: EX_UNAVAILABLE.
 pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
@@ -23,9 +23,6 @@ pub(crate) const LOST: u8 = 74;
 /// The lock was not free in time, or the server ended the wait by a server condition; a new attempt may succeed:
 /// EX_TEMPFAIL, as lockf(1) has it.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-
-/// The server broke the protocol: EX_PROTOCOL.
-pub(crate) const PROTOCOL: u8 = 76;
 
 /// The server refused the claim by a client error, such as a missing authorization: EX_NOPERM.
 pub(crate) const REFUSED: u8 = 77;

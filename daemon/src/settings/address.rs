@@ -43,6 +43,14 @@ impl ListenAddress {
             }
         }
     }
+
+    /// The address under which this machine reaches a server that listens here.
+    pub(crate) fn to_dial(&self) -> Self {
+        match self.host {
+            Host::Wildcard => Self { host: Host::Name("localhost".into()), port: self.port },
+            Host::Ip(_) | Host::Name(_) => self.clone(),
+        }
+    }
 }
 
 impl FromStr for ListenAddress {

@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::table::Table;
 use super::{Reading, ServeArgs, ServeSettings};
+use crate::cli;
 use crate::run::{GuardianArgs, RunArgs, StarterArgs};
 
 const HELP: &str = "\
@@ -66,6 +67,8 @@ enum Command {
     #[command(args_override_self = true, help_template = CHECK_CONFIG_HELP, after_help = Table.to_string())]
     CheckConfig(ServeArgs),
     Run(RunArgs),
+    #[command(flatten)]
+    Operator(cli::Command),
     #[command(hide = true)]
     RunStarter(StarterArgs),
     #[command(hide = true)]
@@ -78,6 +81,7 @@ pub(crate) enum Invocation {
     Serve(ServeSettings),
     CheckConfig(Reading),
     Run(RunArgs),
+    Operator(cli::Command),
     /// A helper of `monolock run`.
     RunStarter(StarterArgs),
     /// A helper of `monolock run`.
@@ -102,6 +106,7 @@ pub(crate) fn parse(
     let cli = Cli::try_parse_from(normalised(&arguments)).map_err(|error| ending(&error, &arguments))?;
     let serve = match cli.command {
         Some(Command::Run(args)) => return Ok(Invocation::Run(args)),
+        Some(Command::Operator(command)) => return Ok(Invocation::Operator(command)),
         Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),
         Some(Command::RunGuardian(args)) => return Ok(Invocation::RunGuardian(args)),
         Some(Command::CheckConfig(args)) => {
@@ -158,12 +163,14 @@ fn unknown_argument(error: &clap::Error, arguments: &[OsString]) -> String {
     let given = given.into_iter().find(|argument| argument.starts_with(unknown.as_str()));
     let given = given.as_deref().unwrap_or(unknown);
     let kind = if given.starts_with('-') { "flag" } else { "argument" };
-    match arguments.get(1).and_then(|command| command.to_str()) {
+    let cli = Cli::command();
+    let command = arguments.get(1).and_then(|first| cli.find_subcommand(first));
+    match command.map(clap::Command::get_name) {
         Some("run") if kind == "argument" => {
             format!("unknown argument {given:?}: write -- before the command, as in monolock run NAME -- CMD")
         }
-        Some("run") => format!("unknown flag {given:?}; monolock run --help lists what there is"),
-        _ => format!("unknown {kind} {given:?}; monolock --help lists what there is"),
+        Some(command) => format!("unknown {kind} {given:?}; monolock {command} --help lists what there is"),
+        None => format!("unknown {kind} {given:?}; monolock --help lists what there is"),
     }
 }
 

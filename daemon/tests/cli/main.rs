@@ -1,0 +1,17 @@
+//! The operator's commands against the real server, as their user and scripts see them.
+#![forbid(unsafe_code)]
+
+mod actions;
+#[path = "../certificates/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod certificates;
+#[path = "../server/harness.rs"]
+#[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
+mod harness;
+mod lists;
+mod many;
+mod names;
+mod operator;
+mod statuses;
+mod terminal;
+mod top;

@@ -1,0 +1,77 @@
+//! Names of any kind: shown without harm, and found again by the same name.
+
+use crate::operator::{LEASE, Site, ended};
+
+/// Whatever may stand in an argument: all but NUL.
+fn names() -> Vec<String> {
+    let odd = [
+        "nightly/backup",
+        "a/../b",
+        "..",
+        ".",
+        "/",
+        "a%2Fb",
+        "100%",
+        "a?b#c&d=e",
+        "a b",
+        "a+b",
+        "line\r\nbreak",
+        "\u{1b}[2J\u{1b}]0;title\u{7}",
+        "\u{7f}",
+        "\u{9b}31m",
+        "\u{202e}txt.exe",
+        "\u{2028}",
+        "\"quoted\"\\",
+        "é",
+        "日本語",
+        "🔒",
+        "*",
+        "-json",
+    ];
+    let long = ["x".repeat(255), "é".repeat(127)];
+    odd.iter().map(ToString::to_string).chain(long).collect()
+}
+
+/// What a terminal may obey.
+fn is_raw(c: char) -> bool {
+    c.is_control() && c != '\n' || ('\u{2028}'..='\u{202e}').contains(&c)
+}
+
+#[test]
+fn a_name_of_any_characters_is_shown_escaped_and_acted_on_by_itself() {
+    let site = Site::start();
+    let names = names();
+    let held: Vec<_> = names.iter().map(|name| site.server.hold(name, LEASE).0).collect();
+    for arguments in [&["locks"][..], &["locks", "--json"], &["top", "--once", "--rows", "100"]] {
+        let text = site.says(arguments);
+        assert!(!text.contains(is_raw), "{text:?}");
+        for shown in ["nightly/backup", "日本語", "🔒", &"x".repeat(255)] {
+            assert!(text.contains(shown), "{shown} in {text}");
+        }
+    }
+    assert_eq!(site.says(&["locks"]).lines().count(), names.len() + 1, "a line each");
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    let listed: Vec<_> =
+        site.json(&["locks"]).iter().map(|l| l["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(listed, sorted);
+
+    for name in &names {
+        let run = |command: &str, json: &[&str]| {
+            let mut command = site.command(&[command]);
+            ended(command.args(json).args(["--", name])).ok()
+        };
+        assert!(!run("inspect", &[]).contains(is_raw), "{name:?}");
+        let json: serde_json::Value = serde_json::from_str(&run("inspect", &["-json"])).unwrap();
+        assert_eq!(json["name"], *name);
+        let listed = run("locks", &["--json"]);
+        let mut listed = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        assert!(listed.any(|lock| lock == json), "{name:?}");
+        let said = run("release", &[]);
+        assert!(said.lines().count() == 1 && !said.contains(is_raw), "{said:?}");
+        let mut again = site.command(&["release"]);
+        ended(again.args(["--", name])).problem(1);
+    }
+    assert_eq!(site.says(&["locks", "--json"]), "");
+    drop(held);
+}
