@@ -12,6 +12,7 @@ mod lists;
 mod many;
 mod names;
 mod operator;
+mod readme;
 mod statuses;
 mod terminal;
 mod top;
