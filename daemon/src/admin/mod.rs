@@ -139,10 +139,10 @@ async fn handle(
         Err(refusal) => Err(refusal),
     };
     match answered {
-        Ok(body) => ([JSON], body).into_response(),
+        Ok(body) => (HEADERS, body).into_response(),
         Err(Refusal { status, problem, allow }) => {
             let body = json::line(&model::Error { error: problem });
-            let mut response = (status, [JSON], body).into_response();
+            let mut response = (status, HEADERS, body).into_response();
             if let Some(allow) = allow.and_then(|allow| HeaderValue::try_from(allow).ok()) {
                 response.headers_mut().insert(header::ALLOW, allow);
             }
@@ -151,7 +151,12 @@ async fn handle(
     }
 }
 
-const JSON: (header::HeaderName, &str) = (header::CONTENT_TYPE, "application/json");
+/// Of every answer. The last two keep a browser from handing it to a page that embeds it, which shows in no header of the request.
+const HEADERS: [(header::HeaderName, &str); 3] = [
+    (header::CONTENT_TYPE, "application/json"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 async fn answer(context: &Context, call: Call, remote: Remote) -> Result<Bytes, Refusal> {
     let turn = match call {

@@ -78,3 +78,15 @@ fn addresses_localhost_and_given_names_are_served_through_any_port() {
         api.send(&absolute).ok();
     }
 }
+
+#[test]
+fn every_answer_tells_a_browser_not_to_hand_it_to_a_page_that_embeds_it() {
+    let (server, api) = Api::start(&[]);
+    let _holder = server.hold("jobs", LEASE);
+    for target in ["/api/locks", "/api/locks/jobs", "/api/locks/idle", "/nowhere"] {
+        let answer = api.get(target);
+        for header in ["x-content-type-options: nosniff", "cross-origin-resource-policy: same-origin"] {
+            assert!(answer.head.contains(&format!("\r\n{header}")), "{target}: {answer:?}");
+        }
+    }
+}
