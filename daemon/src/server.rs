@@ -22,7 +22,8 @@ use crate::ops::{self, OpsState};
 use crate::reload::{Files, LoadError};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
-use crate::{audit, exit, systemd, vital};
+use crate::systemd::Manager;
+use crate::{audit, exit, vital};
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);
@@ -110,8 +111,10 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
     let no_signals = |error| ServeError::System { what: "signal handling", error };
     let mut signals = Signals::new().map_err(no_signals)?;
     let hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
+    let manager = Manager::start()
+        .map_err(|error| ServeError::System { what: "the thread that tells the service manager", error })?;
     let mut running = tokio::select! {
-        running = Running::start(settings, descriptors, hangup) => running?,
+        running = Running::start(settings, descriptors, hangup, &manager) => running?,
         signal = signals.next_to_end() => {
             info!(signal, "ending before the start was complete");
             return Ok(Ended::InOrder);
@@ -123,7 +126,7 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
         ended = &mut running.admin.task => panic!("the admin API ended: {ended:?}"),
     };
     info!(signal, "shutting down");
-    systemd::stopping();
+    manager.stopping();
     tokio::select! {
         () = running.stop() => Ok(Ended::InOrder),
         signal = signals.next_to_end() => {
@@ -147,7 +150,12 @@ struct Running {
 }
 
 impl Running {
-    async fn start(settings: &ServeSettings, descriptors: usize, hangup: Signal) -> Result<Self, ServeError> {
+    async fn start(
+        settings: &ServeSettings,
+        descriptors: usize,
+        hangup: Signal,
+        manager: &Manager,
+    ) -> Result<Self, ServeError> {
         let mut files = Files::load(settings)?;
         let (audit, recorder) =
             settings.audit_log.as_deref().map(|to| audit::start(&to.into())).transpose()?.unzip();
@@ -212,8 +220,8 @@ impl Running {
             connections_max = places,
             "listening"
         );
-        let reloads = tokio::spawn(reload_at(hangup, files));
-        systemd::ready();
+        manager.ready();
+        let reloads = tokio::spawn(reload_at(hangup, files, manager.clone()));
         let has_ops = settings.ops_listen.is_some();
         Ok(Self { gate, shards: shard_threads, intake, ops, admin, has_ops, state, reloads, audit })
     }
@@ -241,17 +249,17 @@ impl Running {
 }
 
 /// Reloads the files at each SIGHUP. Signals during a reload make one more.
-async fn reload_at(mut hangup: Signal, files: Files) {
+async fn reload_at(mut hangup: Signal, files: Files, manager: Manager) {
     let mut files = files;
     while hangup.recv().await.is_some() {
-        systemd::reloading();
+        manager.reloading();
         // Disks may be slow, and this thread answers probes.
         let reloading = tokio::task::spawn_blocking(move || {
             files.reload();
             files
         });
         files = reloading.await.expect("a reload does not panic");
-        systemd::ready();
+        manager.ready();
     }
 }
 

@@ -12,6 +12,7 @@ mod frames;
 mod harness;
 mod leases;
 mod limits;
+mod manager;
 mod ops;
 mod partition;
 mod queue;
