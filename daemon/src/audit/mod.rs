@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use locks::Reason;
 use protocol::Token;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::error;
@@ -34,6 +35,10 @@ pub(crate) use recorder::{Dropped, Recorder};
 /// Events that are recorded and not yet written: 13 MB with names and identities of 50 bytes each, and six seconds of a disk that
 /// stands still under 10 000 ownership changes a second.
 const EVENTS_MAX: u64 = 65_536;
+
+/// Orders that wait for the writer, each with a file that it opened anew. There are more than one only when its disk or its reader
+/// stands still, and files must not pile up then.
+const ORDERS_MAX: usize = 4;
 
 /// Something that happened to a lock.
 #[derive(Debug, Clone)]
@@ -96,7 +101,7 @@ pub(crate) struct OpenError {
 #[derive(Debug)]
 pub(crate) struct Log {
     target: Target,
-    orders: mpsc::UnboundedSender<Order<Sink>>,
+    orders: mpsc::Sender<Order<Sink>>,
     backlog: Arc<Backlog>,
 }
 
@@ -108,7 +113,7 @@ pub(crate) struct Log {
 pub(crate) fn start(target: &Target) -> Result<(Log, Recorder), OpenError> {
     let destination = destination::open(target)?;
     let (recorder, queue, backlog) = recorder::new(EVENTS_MAX);
-    let (orders, take_orders) = mpsc::unbounded_channel();
+    let (orders, take_orders) = mpsc::channel(ORDERS_MAX);
     let writer = Writer::new(target.to_string(), destination, queue, take_orders, Arc::clone(&backlog));
     let no_thread = |error| OpenError {
         target: target.clone(),
@@ -128,13 +133,19 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened. The old one stays in use.
+    /// When the file cannot be opened, or the writer has stood still since earlier calls. The old one stays in use.
     pub(crate) fn reopen(&self) -> Result<(), OpenError> {
-        if self.target != Target::Stdout {
-            // A writer that is gone counts what it is given as dropped.
-            let _ = self.orders.send(Order::Reopen(destination::open(&self.target)?));
+        if self.target == Target::Stdout {
+            return Ok(());
         }
-        Ok(())
+        match self.orders.try_send(Order::Reopen(destination::open(&self.target)?)) {
+            Err(TrySendError::Full(_)) => Err(OpenError {
+                target: self.target.clone(),
+                problem: "its disk or its reader stands still, and earlier reloads wait for it".into(),
+            }),
+            // A writer that is gone counts what it is given as dropped.
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+        }
     }
 
     /// The count of events that are not in the log.
@@ -146,8 +157,12 @@ impl Log {
     /// then given up, which counts them as dropped.
     pub(crate) async fn finish(&self, time_max: Duration) -> u64 {
         let (done, is_done) = oneshot::channel();
-        let _ = self.orders.send(Order::Finish(done));
-        if matches!(timeout(time_max, is_done).await, Ok(Ok(()))) {
+        let finished = async {
+            // A writer that is gone does not say that it is done.
+            let _ = self.orders.send(Order::Finish(done)).await;
+            is_done.await.is_ok()
+        };
+        if timeout(time_max, finished).await.unwrap_or(false) {
             return 0;
         }
         let unwritten = self.backlog.give_up();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::select;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
@@ -41,7 +41,7 @@ pub(super) struct Writer<W> {
     name: String,
     destination: Destination<W>,
     queue: UnboundedReceiver<Entry>,
-    orders: UnboundedReceiver<Order<W>>,
+    orders: Receiver<Order<W>>,
     backlog: Arc<Backlog>,
     batch: Batch,
     trouble: Trouble,
@@ -57,7 +57,7 @@ impl<W: Write> Writer<W> {
         name: String,
         destination: Destination<W>,
         queue: UnboundedReceiver<Entry>,
-        orders: UnboundedReceiver<Order<W>>,
+        orders: Receiver<Order<W>>,
         backlog: Arc<Backlog>,
     ) -> Self {
         Self {

@@ -1,7 +1,8 @@
 //! The audit log of a running server: what is in it, in which order, and that nothing of it holds up a lock.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::ServerFrame;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -145,6 +147,43 @@ fn a_reopen_that_fails_keeps_the_old_file() {
     server.wait_for_metric("monolock_reloads_total{part=\"audit_log\",result=\"failure\"}", 1.0);
     server.hold("jobs", LEASE).0.close();
     wait_for("records in the old file", || (records(&moved.join("audit.log")).len() == 2).then_some(()));
+}
+
+#[test]
+fn reloads_pile_up_no_files_while_the_logs_reader_stands_still() {
+    const RELOADS: usize = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let open = |options: &mut OpenOptions| options.custom_flags(nonblocking).open(&fifo).unwrap();
+    let mut reader = open(File::options().read(true));
+    let server = with_log(&fifo);
+    let mut filler = open(File::options().write(true));
+    // A last single byte, since a larger write wants more room.
+    for len in [4096, 1] {
+        while filler.write(&vec![b'\n'; len]).is_ok() {}
+    }
+    server.hold("jobs", LEASE).0.close();
+
+    let reloads =
+        |result| server.metric(&format!("monolock_reloads_total{{part=\"audit_log\",result=\"{result}\"}}"));
+    let before = server.metric("process_open_fds");
+    for reload in 1..=RELOADS {
+        server.signal(Signal::HUP);
+        wait_for("the reload", || (reloads("success") + reloads("failure") == reload as f64).then_some(()));
+    }
+    let piled_up = server.metric("process_open_fds") - before;
+    assert!(piled_up < RELOADS as f64 / 2.0, "{piled_up} files");
+    assert!(reloads("failure") > 0.0, "those that are not heeded are said to fail");
+
+    let (mut text, successes) = (String::new(), reloads("success"));
+    wait_for("the log to go on", || {
+        // It would block when there is nothing.
+        let _ = reader.read_to_string(&mut text);
+        server.signal(Signal::HUP);
+        (text.contains("\"released\"") && reloads("success") > successes).then_some(())
+    });
 }
 
 #[test]

@@ -16,6 +16,9 @@ use crate::audit::writer::{Order, Writer};
 /// Longer than the writer rests, whatever happened.
 pub(super) const A_WHILE: Duration = Duration::from_secs(1);
 
+/// More orders than any test gives at once.
+const ORDERS_MAX: usize = 1024;
+
 /// What a file has taken, and what it does with the next write.
 #[derive(Debug)]
 pub(super) struct File {
@@ -84,14 +87,14 @@ impl io::Write for Disk {
 /// A running log. Its writer runs only while the test awaits.
 pub(super) struct Log {
     pub(super) backlog: Arc<Backlog>,
-    orders: mpsc::UnboundedSender<Order<Disk>>,
+    orders: mpsc::Sender<Order<Disk>>,
     writer: JoinHandle<()>,
 }
 
 /// Starts a log on `disk`, as inode 1, with a bound of `events_max`.
 pub(super) fn start(disk: &Disk, events_max: u64) -> (Log, Recorder) {
     let (recorder, queue, backlog) = recorder::new(events_max);
-    let (orders, take_orders) = mpsc::unbounded_channel();
+    let (orders, take_orders) = mpsc::channel(ORDERS_MAX);
     let writer =
         Writer::new("disk".into(), disk.destination(1), queue, take_orders, Arc::clone(&backlog)).run();
     (Log { backlog, orders, writer: tokio::spawn(writer) }, recorder)
@@ -99,13 +102,13 @@ pub(super) fn start(disk: &Disk, events_max: u64) -> (Log, Recorder) {
 
 impl Log {
     pub(super) fn reopen(&self, destination: Destination<Disk>) {
-        self.orders.send(Order::Reopen(destination)).unwrap();
+        assert!(self.orders.try_send(Order::Reopen(destination)).is_ok());
     }
 
     /// Ends the log, which the writer must be able to do.
     pub(super) async fn finish(self) {
         let (done, is_done) = oneshot::channel();
-        self.orders.send(Order::Finish(done)).unwrap();
+        assert!(self.orders.try_send(Order::Finish(done)).is_ok());
         timeout(A_WHILE, is_done).await.expect("in time").expect("all is written");
         self.writer.await.unwrap();
     }
