@@ -12,6 +12,7 @@ pub(super) fn of_log(path: &Path) -> Result<String, String> {
     match metadata(path)? {
         None => creatable(path).map(|()| "it would be created".to_owned()),
         Some(metadata) if metadata.is_dir() => Err("it is a directory".to_owned()),
+        Some(metadata) if metadata.file_type().is_socket() => Err("it is a socket".to_owned()),
         Some(_) => match may(path, Access::WRITE_OK) {
             Ok(()) => Ok("it is there and would be appended to".to_owned()),
             Err(error) => Err(format!("it cannot be written to: {error}")),
@@ -21,7 +22,8 @@ pub(super) fn of_log(path: &Path) -> Result<String, String> {
 
 /// A socket that the server would listen on. The one that is there may be a running server's, or one that was left behind.
 pub(super) fn of_socket(path: &Path) -> Result<String, String> {
-    match metadata(path)? {
+    // bind(2) follows no link.
+    match found(fs::symlink_metadata(path))? {
         Some(metadata) if !metadata.file_type().is_socket() => {
             Err("something else than a socket is there".to_owned())
         }
@@ -34,7 +36,11 @@ pub(super) fn of_socket(path: &Path) -> Result<String, String> {
 
 /// `None` when nothing is there.
 fn metadata(path: &Path) -> Result<Option<Metadata>, String> {
-    match fs::metadata(path) {
+    found(fs::metadata(path))
+}
+
+fn found(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, String> {
+    match metadata {
         Ok(metadata) => Ok(Some(metadata)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot look at it: {error}")),
@@ -79,6 +85,10 @@ mod tests {
         assert_eq!(of_log(Path::new("/dev/null")).unwrap(), "it is there and would be appended to");
 
         assert_eq!(of_log(folder.path()).unwrap_err(), "it is a directory");
+        let socket = folder.path().join("socket");
+        drop(UnixListener::bind(&socket).unwrap());
+        assert_eq!(of_log(&socket).unwrap_err(), "it is a socket");
+        fs::remove_file(&socket).unwrap();
         assert_eq!(of_log(&folder.path().join("new/")).unwrap_err(), "it names a directory");
         assert!(of_log(&missing.join("log")).unwrap_err().starts_with("there is no directory"));
         assert!(of_log(&there.join("log")).unwrap_err().contains("Not a directory"));
@@ -94,7 +104,11 @@ mod tests {
         assert_eq!(of_socket(&socket).unwrap(), "it would be created");
         drop(UnixListener::bind(&socket).unwrap());
         assert_eq!(of_socket(&socket).unwrap(), "a socket is there");
-        for other in [folder.path(), Path::new("/dev/null")] {
+        // Through a link the server would find the socket, and could not bind: there is a file in its place.
+        let [link, dangling] = ["link", "dangling"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), &dangling).unwrap();
+        for other in [folder.path(), Path::new("/dev/null"), &link, &dangling] {
             assert_eq!(of_socket(other).unwrap_err(), "something else than a socket is there");
         }
         assert!(
