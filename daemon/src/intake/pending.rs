@@ -59,6 +59,13 @@ impl PendingList {
     }
 }
 
+impl Pending {
+    /// Whether this connection was shut down for another one.
+    pub(super) fn has_made_room(&self) -> bool {
+        !self.list.sockets.borrow().contains_key(&self.number)
+    }
+}
+
 impl Drop for Pending {
     fn drop(&mut self) {
         self.list.sockets.borrow_mut().remove(&self.number);
@@ -96,6 +103,7 @@ mod tests {
         (&mut &*clients[0]).write_all(b"x").unwrap();
         assert!(list.make_room());
         assert_eq!([0, 1, 2].map(|at| is_closed(clients[at])), [false, true, false]);
+        assert_eq!([0, 1, 2].map(|at| entries[at].has_made_room()), [false, true, false]);
         assert!(list.make_room(), "there is room now");
         assert!(!is_closed(clients[2]));
         let (socket, client) = connection();

@@ -35,6 +35,7 @@ pub(super) async fn run(
         claim = first_frame(&mut stream, deadline) => claim,
     };
     let claim = claim.and_then(|claim| admit(claim, peer, &admission, &context));
+    let has_made_room = pending.has_made_room();
     drop(pending);
     match claim {
         Ok(Claim { acquire, rest, identity }) => {
@@ -43,16 +44,17 @@ pub(super) async fn run(
             context.shards.hand_over(HandOver { socket, peer, place, acquire, rest, secured });
         }
         Err(Refusal::Gone(failure)) => {
+            let reason = if has_made_room { &Failure::MadeRoom } else { &failure };
             if stream.is_handshaking() && !matches!(failure, Failure::NeverSpoke)
                 || matches!(failure, Failure::Tls(_))
             {
                 context.counters.tls_handshake_failed();
-                info!(%peer, reason = %failure, "TLS handshake failed");
+                info!(%peer, %reason, "TLS handshake failed");
                 // The alert that says why is on its way.
                 stream.shut_down_write();
                 drain(&stream, &context).await;
             } else {
-                debug!(%peer, reason = %failure, "connection ended before its ACQUIRE");
+                debug!(%peer, %reason, "connection ended before its ACQUIRE");
             }
         }
         Err(Refusal::Code(code)) => refuse(&mut stream, peer, code, &context).await,

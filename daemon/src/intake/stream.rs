@@ -37,6 +37,9 @@ pub(super) enum Failure {
     NeverSpoke,
     #[error("io-timeout")]
     Timeout,
+    /// Shut down by us.
+    #[error("it was silent and made room: too many connections are in set-up")]
+    MadeRoom,
     #[error("connection error: {0}")]
     Connection(io::Error),
     #[error(transparent)]

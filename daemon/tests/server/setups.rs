@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::harness::{Closed, Peer, Server};
+use crate::harness::{Closed, Peer, Server, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ fn raise_descriptor_limit() {
 fn thousands_of_silent_connections_keep_no_client_out_and_the_oldest_of_them_go() {
     const MORE: usize = 100;
     raise_descriptor_limit();
-    let server = Server::with(&["-io-timeout", "10m", "-shards", "1"]);
+    let server = Server::with(&["-io-timeout", "10m", "-shards", "1", "-log-level", "debug"]);
     let (mut session, token) = server.hold("held", LEASE);
     let mut silent: Vec<Peer> = (0..PENDING_MAX + MORE).map(|_| server.connect()).collect();
     let (_, new) = server.hold("new", LEASE);
@@ -31,6 +31,11 @@ fn thousands_of_silent_connections_keep_no_client_out_and_the_oldest_of_them_go(
     for gone in &mut silent[..MORE] {
         assert_eq!(gone.closed(), Closed::Fin);
     }
+    // The log blames nobody else.
+    wait_for("the log to say why", || {
+        let says_why = |line: &&String| line.contains("made room");
+        (server.log().iter().filter(says_why).count() >= MORE).then_some(())
+    });
     let kept = silent.last_mut().unwrap();
     kept.send(&crate::harness::acquire("kept", LEASE));
     kept.acquired();
