@@ -1,33 +1,38 @@
 //! What a history may not show: each promise of the server, and of the client, that logs can tell to be broken.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use locks::Reason;
 use locks::checker::{Checker, Event};
+use protocol::ErrorCode;
 
 use super::entry::{Cause, ClaimId};
 use super::history::{Claim, End, History, Life};
-use super::{HOLD_LEASES_MAX, order};
+use super::{HOLD_LEASES_MAX, agreement, deeds, order, ownership};
 use crate::clock::NS_PER_S;
 
 /// What a turn may take beyond the holder's time: a machine that is busy with hundreds of clients, and then some.
 const SLACK_NS: u64 = 3 * NS_PER_S;
 
-/// A broken promise, and the one or two claims that show it.
+/// A broken promise, and the claims that show it: two at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) what: String,
-    pub(super) claim: ClaimId,
-    pub(super) other: Option<ClaimId>,
+    pub(super) claims: Vec<ClaimId>,
 }
 
 impl Violation {
     pub(super) fn of(claim: &Claim, what: impl Into<String>) -> Self {
-        Self { what: what.into(), claim: claim.id, other: None }
+        Self { what: what.into(), claims: vec![claim.id] }
     }
 
     pub(super) fn of_both(claim: &Claim, other: &Claim, what: impl Into<String>) -> Self {
-        Self { what: what.into(), claim: claim.id, other: Some(other.id) }
+        Self { what: what.into(), claims: vec![claim.id, other.id] }
+    }
+
+    pub(super) fn of_audit(what: impl fmt::Display) -> Self {
+        Self { what: format!("audit log: {what}"), claims: Vec::new() }
     }
 }
 
@@ -55,6 +60,9 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
         found.extend(check_turns(history, queue));
     }
     found.extend(check_writes(history));
+    found.extend(deeds::check(history));
+    found.extend(ownership::check(&history.audit, &history.lives));
+    found.extend(agreement::compare(history).violations);
     found
 }
 
@@ -66,6 +74,9 @@ fn check_exclusion(history: &History) -> Vec<Violation> {
         let Some((start_ns, end_ns)) = history.belief_ns(claim) else { continue };
         // A lock is lost with its server; the token decides against the next one's holder.
         let end_ns = end_ns.min(history.lives[life].ended_ns);
+        // It is lost by force as well, and the client may hear of it late.
+        let forced_ns = claim.grant.and_then(|grant| deeds::forced_ns(history, grant.token));
+        let end_ns = end_ns.min(forced_ns.unwrap_or(u64::MAX));
         if start_ns < end_ns {
             events.entry(claim.lock).or_default().extend([(start_ns, true, claim), (end_ns, false, claim)]);
         }
@@ -103,7 +114,11 @@ fn check_end(history: &History, claim: &Claim) -> Option<Violation> {
     let (end_ns, End::Lost(cause)) = claim.end? else { return None };
     match cause {
         Cause::Violation => return Some(Violation::of(claim, "the server broke the protocol")),
-        Cause::Error(code) if code != 1 => {
+        Cause::Error(code) if ErrorCode(code) == ErrorCode::CLOSED_BY_ADMINISTRATOR => {
+            let what = "it was closed by an administrator who did nothing to it";
+            return (!deeds::explain(history, claim, end_ns)).then(|| Violation::of(claim, what));
+        }
+        Cause::Error(code) if ErrorCode(code) != ErrorCode::SHUTTING_DOWN => {
             return Some(Violation::of(
                 claim,
                 format!("it was ended by ERROR {code}, which nothing here asks for"),
@@ -175,11 +190,7 @@ fn check_writes(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for write in history.registers.values().flatten() {
         let Some(claim) = history.claims.get(&write.claim) else {
-            found.push(Violation {
-                what: "it wrote, and is not known".into(),
-                claim: write.claim,
-                other: None,
-            });
+            found.push(Violation { what: "it wrote, and is not known".into(), claims: vec![write.claim] });
             continue;
         };
         let is_right = claim.grant.is_some_and(|grant| {

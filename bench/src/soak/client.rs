@@ -10,6 +10,7 @@ use client::{Closed, Connection, Error, Event, Loss, boottime_ns, request};
 use fastrand::Rng;
 use protocol::{ErrorCode, Token};
 use rustix::process::{Signal, getpid, kill_process};
+use socket2::SockRef;
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -122,7 +123,8 @@ impl Life<'_> {
                 return Ok(self.backoff.after(&error));
             }
         };
-        self.note(number, Seen::Acquire)?;
+        let from = SockRef::from(&connection).local_addr()?.as_socket().context("TCP has an address")?;
+        self.note(number, Seen::Acquire { from })?;
         let mut claiming = Claiming { number, lock, lease, connection, logged_ns: 0 };
         match self.wait_and_hold(&mut claiming).await? {
             None => {

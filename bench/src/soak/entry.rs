@@ -5,6 +5,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::str::{FromStr, SplitWhitespace};
 
 use anyhow::{Context, Result, bail};
@@ -106,8 +107,8 @@ pub(crate) enum Seen {
     Opening { lock: u32, lease_ms: u32 },
     /// No server took the connection.
     Unreachable,
-    /// It is connected and about to send its ACQUIRE.
-    Acquire,
+    /// It is connected, from this address, and about to send its ACQUIRE.
+    Acquire { from: SocketAddr },
     /// WAITING answered the ACQUIRE.
     Waiting { confirmed_ns: u64 },
     /// It was granted.
@@ -138,7 +139,7 @@ impl fmt::Display for ClientLine {
         match self.seen {
             Seen::Opening { lock, lease_ms } => write!(f, "opening {lock} {lease_ms}"),
             Seen::Unreachable => f.write_str("unreachable"),
-            Seen::Acquire => f.write_str("acquire"),
+            Seen::Acquire { from } => write!(f, "acquire {from}"),
             Seen::Waiting { confirmed_ns } => write!(f, "waiting {confirmed_ns}"),
             Seen::Acquired { token, confirmed_ns } => write!(f, "acquired {token} {confirmed_ns}"),
             Seen::Confirmed { confirmed_ns } => write!(f, "confirmed {confirmed_ns}"),
@@ -159,7 +160,7 @@ impl FromStr for ClientLine {
         let seen = match words.next::<String>()?.as_str() {
             "opening" => Seen::Opening { lock: words.next()?, lease_ms: words.next()? },
             "unreachable" => Seen::Unreachable,
-            "acquire" => Seen::Acquire,
+            "acquire" => Seen::Acquire { from: words.next()? },
             "waiting" => Seen::Waiting { confirmed_ns: words.next()? },
             "acquired" => Seen::Acquired { token: Token(words.next()?), confirmed_ns: words.next()? },
             "confirmed" => Seen::Confirmed { confirmed_ns: words.next()? },
@@ -174,18 +175,71 @@ impl FromStr for ClientLine {
     }
 }
 
-/// What the soak did, said before it did it; `Listening` and `Ended` after they were seen.
+/// What came of an administrator's deed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The holder with this token was made to let go.
+    Released(Token),
+    /// The waiter with this address was removed.
+    Kicked(SocketAddr),
+    /// There was nobody to do it to.
+    Nobody,
+    /// The server answered with this HTTP status.
+    Refused(u16),
+    /// It gave no answer.
+    Silent,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Released(token) => write!(f, "released {token}"),
+            Self::Kicked(waiter) => write!(f, "kicked {waiter}"),
+            Self::Nobody => f.write_str("nobody"),
+            Self::Refused(status) => write!(f, "refused {status}"),
+            Self::Silent => f.write_str("silent"),
+        }
+    }
+}
+
+impl Answer {
+    fn read(words: &mut Words<'_>) -> Result<Self> {
+        Ok(match words.next::<String>()?.as_str() {
+            "released" => Self::Released(Token(words.next()?)),
+            "kicked" => Self::Kicked(words.next()?),
+            "nobody" => Self::Nobody,
+            "refused" => Self::Refused(words.next()?),
+            "silent" => Self::Silent,
+            other => bail!("unknown answer {other:?}"),
+        })
+    }
+}
+
+/// What the soak did, said before it did it; `Listening`, `Ended` and `Answered` after they were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Spawn(ClientId),
     Kill(ClientId),
     Stop(ClientId),
     Continue(ClientId),
-    ServerStart,
+    /// The audit log had so many bytes.
+    ServerStart {
+        audit_bytes: usize,
+    },
     ServerListening,
     ServerTerm,
     ServerKill,
     ServerEnded,
+    /// An administrator takes a lock from its holder.
+    ForceRelease {
+        lock: u32,
+    },
+    /// An administrator looks at a lock's queue and removes a waiter.
+    Kick {
+        lock: u32,
+    },
+    /// What came of the administrator's last deed.
+    Answered(Answer),
 }
 
 /// A line of the soak's own log.
@@ -203,11 +257,14 @@ impl fmt::Display for ActLine {
             Act::Kill(client) => write!(f, "kill {client}"),
             Act::Stop(client) => write!(f, "stop {client}"),
             Act::Continue(client) => write!(f, "continue {client}"),
-            Act::ServerStart => f.write_str("server-start"),
+            Act::ServerStart { audit_bytes } => write!(f, "server-start {audit_bytes}"),
             Act::ServerListening => f.write_str("server-listening"),
             Act::ServerTerm => f.write_str("server-term"),
             Act::ServerKill => f.write_str("server-kill"),
             Act::ServerEnded => f.write_str("server-ended"),
+            Act::ForceRelease { lock } => write!(f, "force-release {lock}"),
+            Act::Kick { lock } => write!(f, "kick-waiter {lock}"),
+            Act::Answered(answer) => write!(f, "answered {answer}"),
         }
     }
 }
@@ -223,11 +280,14 @@ impl FromStr for ActLine {
             "kill" => Act::Kill(words.next()?),
             "stop" => Act::Stop(words.next()?),
             "continue" => Act::Continue(words.next()?),
-            "server-start" => Act::ServerStart,
+            "server-start" => Act::ServerStart { audit_bytes: words.next()? },
             "server-listening" => Act::ServerListening,
             "server-term" => Act::ServerTerm,
             "server-kill" => Act::ServerKill,
             "server-ended" => Act::ServerEnded,
+            "force-release" => Act::ForceRelease { lock: words.next()? },
+            "kick-waiter" => Act::Kick { lock: words.next()? },
+            "answered" => Act::Answered(Answer::read(&mut words)?),
             other => bail!("unknown act {other:?}"),
         };
         words.end()?;
@@ -296,10 +356,11 @@ mod tests {
     #[test]
     fn every_line_is_read_back_as_it_was_written() {
         let token = Token(7);
+        let from: SocketAddr = ([127, 0, 0, 1], 40_000).into();
         let seen = [
             Seen::Opening { lock: 4, lease_ms: 1500 },
             Seen::Unreachable,
-            Seen::Acquire,
+            Seen::Acquire { from },
             Seen::Waiting { confirmed_ns: 5 },
             Seen::Acquired { token, confirmed_ns: 5 },
             Seen::Confirmed { confirmed_ns: 6 },
@@ -314,9 +375,13 @@ mod tests {
             assert_eq!(line.to_string().parse::<ClientLine>().unwrap(), line);
         }
         let clients = [Act::Spawn(CLIENT), Act::Kill(CLIENT), Act::Stop(CLIENT), Act::Continue(CLIENT)];
-        let server =
-            [Act::ServerStart, Act::ServerListening, Act::ServerTerm, Act::ServerKill, Act::ServerEnded];
-        for act in clients.into_iter().chain(server) {
+        let started = Act::ServerStart { audit_bytes: 9 };
+        let server = [started, Act::ServerListening, Act::ServerTerm, Act::ServerKill, Act::ServerEnded];
+        let released = Answer::Released(token);
+        let answers = [released, Answer::Kicked(from), Answer::Nobody, Answer::Refused(503), Answer::Silent];
+        let administrator = [Act::ForceRelease { lock: 4 }, Act::Kick { lock: 4 }];
+        let administrator = administrator.into_iter().chain(answers.map(Act::Answered));
+        for act in clients.into_iter().chain(server).chain(administrator) {
             let line = ActLine { at_ns: 8, act };
             assert_eq!(line.to_string().parse::<ActLine>().unwrap(), line);
         }
@@ -327,7 +392,7 @@ mod tests {
     #[test]
     fn a_line_of_another_kind_is_an_error() {
         for wrong in
-            ["", "8", "8 2", "8 2 slept", "8 2 waiting", "8 2 waiting x", "8 2 acquire 9", "8 2 lost so 1"]
+            ["", "8", "8 2", "8 2 slept", "8 2 waiting", "8 2 waiting x", "8 2 acquire", "8 2 lost so 1"]
         {
             assert!(wrong.parse::<ClientLine>().is_err(), "{wrong:?}");
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -9,8 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use client::GIVE_UP_TENTHS;
 use protocol::Token;
 
-use super::acts_log;
-use super::entry::{Act, ActLine, Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine};
+use super::audit::Audit;
+use super::entry::{Act, ActLine, Answer, Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine};
+use super::{acts_log, audit_log};
 
 /// All that is known of a soak.
 #[derive(Debug, Default)]
@@ -22,6 +24,9 @@ pub(super) struct History {
     pub(super) fates: BTreeMap<ClientId, Fate>,
     /// By lock, in the order in which the writes came.
     pub(super) registers: BTreeMap<u32, Vec<WriteLine>>,
+    /// What an administrator did, in its order.
+    pub(super) deeds: Vec<Deed>,
+    pub(super) audit: Audit,
 }
 
 /// One claim, as its client saw it.
@@ -31,6 +36,8 @@ pub(super) struct Claim {
     pub(super) lock: u32,
     pub(super) lease_ns: u64,
     pub(super) opened_ns: u64,
+    /// Its connection's own address.
+    pub(super) from: Option<SocketAddr>,
     /// Just before the ACQUIRE went out.
     pub(super) sent_ns: Option<u64>,
     /// When its WAITING was read.
@@ -65,6 +72,17 @@ pub(super) struct Life {
     /// When its end began, and whether it was killed.
     pub(super) signal: Option<(u64, bool)>,
     pub(super) ended_ns: u64,
+    /// Where its part of the audit log begins.
+    pub(super) audit_bytes: usize,
+}
+
+/// What an administrator did to a lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deed {
+    pub(super) begin_ns: u64,
+    pub(super) lock: u32,
+    /// When it was answered, and how; none if the soak ended before.
+    pub(super) answer: Option<(u64, Answer)>,
 }
 
 /// What was done to a client.
@@ -82,6 +100,7 @@ impl Claim {
             lock,
             lease_ns: u64::from(lease_ms) * 1_000_000,
             opened_ns,
+            from: None,
             sent_ns: None,
             queued_ns: None,
             queued_until_ns: None,
@@ -108,7 +127,10 @@ impl Claim {
         ensure!(self.end.is_none(), "something was seen of a claim that had ended");
         match seen {
             Seen::Opening { .. } => bail!("a claim is opened twice"),
-            Seen::Acquire => self.sent_ns = Some(at_ns),
+            Seen::Acquire { from } => {
+                self.from = Some(from);
+                self.sent_ns = Some(at_ns);
+            }
             Seen::Unreachable => self.end = Some((at_ns, End::Unreachable)),
             Seen::Waiting { confirmed_ns } => {
                 self.queued_ns = Some(at_ns);
@@ -144,6 +166,18 @@ impl Claim {
     }
 }
 
+impl Life {
+    /// Whether the server lived at that time.
+    pub(super) fn has(&self, at_ns: u64) -> bool {
+        (self.start_ns..=self.ended_ns).contains(&at_ns)
+    }
+
+    /// Whether it was asked to end, and not killed.
+    pub(super) fn ended_in_order(&self) -> bool {
+        self.signal.is_some_and(|(_, was_killed)| !was_killed)
+    }
+}
+
 impl Fate {
     pub(super) fn was_stopped_within(&self, from_ns: u64, to_ns: u64) -> bool {
         self.stops.iter().any(|&(stop_ns, continue_ns)| stop_ns < to_ns && from_ns < continue_ns)
@@ -166,6 +200,7 @@ impl History {
                 history.registers.insert(lock.parse()?, lines(&path)?);
             }
         }
+        history.audit = Audit::read(&audit_log(dir), &history.lives)?;
         Ok(history)
     }
 
@@ -196,16 +231,24 @@ impl History {
                     *continue_ns = at_ns.min(*continue_ns);
                 }
             }
-            Act::ServerStart => self.lives.push(Life {
+            Act::ServerStart { audit_bytes } => self.lives.push(Life {
                 start_ns: at_ns,
                 listening_ns: at_ns,
                 signal: None,
                 ended_ns: u64::MAX,
+                audit_bytes,
             }),
             Act::ServerListening => self.last_life()?.listening_ns = at_ns,
             Act::ServerTerm => self.last_life()?.signal = Some((at_ns, false)),
             Act::ServerKill => self.last_life()?.signal = Some((at_ns, true)),
             Act::ServerEnded => self.last_life()?.ended_ns = at_ns,
+            Act::ForceRelease { lock } | Act::Kick { lock } => {
+                self.deeds.push(Deed { begin_ns: at_ns, lock, answer: None });
+            }
+            Act::Answered(answer) => {
+                let deed = self.deeds.last_mut().context("an answer to nothing")?;
+                ensure!(deed.answer.replace((at_ns, answer)).is_none(), "a deed was answered twice");
+            }
         }
         Ok(())
     }
@@ -218,7 +261,7 @@ impl History {
     /// served after that: at the one server that lived in between.
     pub(super) fn life_of(&self, claim: &Claim) -> Option<usize> {
         let sent_ns = claim.sent_ns?;
-        self.lives.iter().position(|life| (life.start_ns..=life.ended_ns).contains(&sent_ns))
+        self.lives.iter().position(|life| life.has(sent_ns))
     }
 
     /// When the claim's client was killed, by the soak.

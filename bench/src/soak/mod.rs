@@ -1,11 +1,16 @@
 //! A soak: many client processes at one server, some killed or stopped, the server restarted; and a check of what they saw.
 
+mod admin;
+mod agreement;
+mod audit;
 mod check;
 mod client;
 mod crowd;
+mod deeds;
 mod entry;
 mod history;
 mod order;
+mod ownership;
 mod report;
 mod restarts;
 mod run;
@@ -30,7 +35,7 @@ const HOLD_LEASES_MAX: u32 = 2;
 /// The longest stop of a client, in leases: past its own claim and well into the next holder's.
 const STOP_LEASES_MAX: u32 = 2;
 
-/// Client processes and the server restarted under them; what they saw is checked.
+/// Client processes, an administrator, and the server restarted under them; what they saw and the audit log are checked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Client processes (with --restart-only: claims, in one process).
@@ -82,6 +87,20 @@ pub(crate) fn check_history(options: &CheckOptions) -> Result<Verdict> {
 
 fn lock_name(lock: u32) -> String {
     format!("soak-{lock}")
+}
+
+/// The lock of this name, if it is one of a soak's.
+fn lock_of(name: &str) -> Option<u32> {
+    name.strip_prefix("soak-")?.parse().ok()
+}
+
+/// The server's own, of all its lives.
+fn audit_log(dir: &Path) -> PathBuf {
+    dir.join("audit.log")
+}
+
+fn admin_socket(dir: &Path) -> PathBuf {
+    dir.join("admin.sock")
 }
 
 /// What the soak did.

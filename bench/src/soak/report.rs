@@ -6,9 +6,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::agreement::{self, Agreement, UNWRITTEN_MAX};
+use super::audit::What;
 use super::check::{self, Violation};
 use super::client_log;
-use super::entry::{ClaimId, ClientLine, Seen};
+use super::entry::{Answer, ClaimId, ClientLine, Seen};
 use super::history::{End, History, lines};
 use crate::Verdict;
 
@@ -25,6 +27,7 @@ const COLUMN: usize = 62;
 /// Prints the figures and what is wrong.
 pub(super) fn judge(history: &History, dir: &Path) -> Result<Verdict> {
     print_figures(history);
+    print_audit(history);
     for life in 1..history.lives.len() {
         print_returns(history, life);
     }
@@ -74,6 +77,44 @@ fn print_figures(history: &History) {
     println!("longest wait {} ms", longest_ns / 1_000_000);
 }
 
+/// What is in the audit log, and what came of the administrator's deeds.
+fn print_audit(history: &History) {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<_, usize> = BTreeMap::new();
+    for event in history.audit.lives.iter().flatten() {
+        let kind = match event.what {
+            What::Granted { .. } => "granted",
+            What::Released { reason, .. } => {
+                *reasons.entry(reason).or_default() += 1;
+                "released"
+            }
+            What::ForceRelease { .. } => "force_release",
+            What::KickWaiter => "kick_waiter",
+        };
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let reasons: Vec<String> = reasons
+        .iter()
+        .map(|(reason, count)| format!("{} {count}", format!("{reason:?}").to_lowercase()))
+        .collect();
+    println!("audit log: {} ({})", kinds.join("  "), reasons.join("  "));
+    let Agreement { unread, unwritten, .. } = agreement::compare(history);
+    println!(
+        "audit log: grants that no client read {unread}  events of the last {} ms before a SIGKILL that are not in it {unwritten}",
+        UNWRITTEN_MAX.as_millis()
+    );
+    let count = |is: fn(Answer) -> bool| {
+        history.deeds.iter().filter(|deed| deed.answer.is_some_and(|(_, answer)| is(answer))).count()
+    };
+    println!(
+        "administrator: deeds {}  force-releases that hit {}  kicks that hit {}",
+        history.deeds.len(),
+        count(|answer| matches!(answer, Answer::Released(_))),
+        count(|answer| matches!(answer, Answer::Kicked(_)))
+    );
+}
+
 fn shown_end(end: End) -> String {
     match end {
         End::Unreachable => "unreachable".into(),
@@ -117,8 +158,9 @@ pub(super) fn shown_returns(how: &str, gap_ns: u64, returns_ns: &[Option<u64>]) 
 
 fn shown(violation: &Violation, dir: &Path) -> Result<String> {
     let mut text = format!("\nBROKEN: {}\n", violation.what);
-    let left = excerpt(violation.claim, dir)?;
-    let right = violation.other.map_or(Ok(Vec::new()), |other| excerpt(other, dir))?;
+    let mut columns = violation.claims.iter().map(|&claim| excerpt(claim, dir));
+    let left = columns.next().unwrap_or_else(|| Ok(Vec::new()))?;
+    let right = columns.next().unwrap_or_else(|| Ok(Vec::new()))?;
     for row in 0..left.len().max(right.len()) {
         let cell = |column: &[String]| column.get(row).cloned().unwrap_or_default();
         writeln!(text, "  {:<COLUMN$}  {}", cell(&left), cell(&right))?;

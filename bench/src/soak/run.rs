@@ -8,11 +8,12 @@ use std::{env, fs, process, thread};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
+use super::admin::Administrator;
 use super::crowd::{Acts, Crowd};
 use super::entry::Act;
 use super::history::History;
 use super::schedule::{Deed, plan};
-use super::{Options, report};
+use super::{Options, admin_socket, audit_log, report};
 use crate::Verdict;
 use crate::server::{self, Server, Start};
 
@@ -47,26 +48,34 @@ pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
 fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> {
     let acts = Acts::create(dir)?;
     let address = server::fixed_address()?;
-    let mut server = start(options, program, address, &acts)?;
+    let administrator = Administrator::new(admin_socket(dir));
+    let start = || start(options, program, dir, address, &acts);
+    let mut server = start()?;
     let mut crowd = Crowd::start(options, dir, address, seed, &acts)?;
     let run = Duration::from_secs(u64::from(options.seconds));
-    let mut deeds = plan(seed, options.clients, run, options.lease_max).into_iter().peekable();
+    let deeds = plan(seed, options.clients, options.locks, run, options.lease_max);
+    let mut deeds = deeds.into_iter().peekable();
     let begin = Instant::now();
     while begin.elapsed() < run {
         let now_ms = u64::try_from(begin.elapsed().as_millis())?;
-        while let Some((_, deed)) = deeds.next_if(|&(at_ms, _)| at_ms <= now_ms) {
+        // A deed takes its time where the server does not answer: the run ends all the same.
+        while begin.elapsed() < run
+            && let Some((_, deed)) = deeds.next_if(|&(at_ms, _)| at_ms <= now_ms)
+        {
             match deed {
                 Deed::Kill(place) => crowd.signal(place, Signal::KILL, &acts)?,
                 Deed::Stop(place) => crowd.signal(place, Signal::STOP, &acts)?,
                 Deed::Continue(place) => crowd.signal(place, Signal::CONT, &acts)?,
                 Deed::RestartByTerm => {
                     end(&mut server, Signal::TERM, &acts)?;
-                    server = start(options, program, address, &acts)?;
+                    server = start()?;
                 }
                 Deed::RestartByKill => {
                     end(&mut server, Signal::KILL, &acts)?;
-                    server = start(options, program, address, &acts)?;
+                    server = start()?;
                 }
+                Deed::ForceRelease(lock) => administrator.force_release(lock, &acts)?,
+                Deed::Kick { lock, pick } => administrator.kick(lock, pick, &acts)?,
             }
         }
         server.check_alive()?;
@@ -79,9 +88,15 @@ fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> 
     end(&mut server, Signal::TERM, &acts)
 }
 
-fn start(options: &Options, program: &Path, address: SocketAddr, acts: &Acts) -> Result<Server> {
-    acts.note(Act::ServerStart)?;
-    let server = Server::start_at(&Start::new(program, options.shards), address)?;
+fn start(options: &Options, program: &Path, dir: &Path, address: SocketAddr, acts: &Acts) -> Result<Server> {
+    let log = audit_log(dir);
+    let audit_bytes = if log.exists() { usize::try_from(fs::metadata(&log)?.len())? } else { 0 };
+    acts.note(Act::ServerStart { audit_bytes })?;
+    let mut start = Start::new(program, options.shards);
+    let shown = |path: &Path| path.to_str().map(str::to_owned).context("the folder's name is not UTF-8");
+    start.flags = vec!["-audit-log".into(), shown(&log)?];
+    start.flags.extend(["-admin-listen".into(), format!("unix:{}", shown(&admin_socket(dir))?)]);
+    let server = Server::start_at(&start, address)?;
     acts.note(Act::ServerListening)?;
     Ok(server)
 }

@@ -12,6 +12,9 @@ const KILLED_ONE_IN: u64 = 100;
 /// Stops a second: one client in this many.
 const STOPPED_ONE_IN: u64 = 20;
 
+/// Force-releases a second, and as many kicks: one lock in this many. Its other grants end as before.
+const ADMINISTERED_ONE_IN: u64 = 5;
+
 /// Something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
@@ -25,22 +28,37 @@ pub(super) enum Deed {
     RestartByTerm,
     /// SIGKILL to the server, and a new one.
     RestartByKill,
+    /// An administrator takes this lock from its holder.
+    ForceRelease(u32),
+    /// An administrator removes one of this lock's waiters, the one in the place `pick` modulo their number.
+    Kick { lock: u32, pick: usize },
 }
 
 /// The deeds of a run, by the millisecond since its start.
-pub(super) fn plan(seed: u64, clients: u32, run: Duration, lease_max: Duration) -> Vec<(u64, Deed)> {
+pub(super) fn plan(
+    seed: u64,
+    clients: u32,
+    locks: u32,
+    run: Duration,
+    lease_max: Duration,
+) -> Vec<(u64, Deed)> {
     let mut rng = Rng::with_seed(seed);
     let run_ms = u64::try_from(run.as_millis()).expect("an hour at most");
     let lease_ms = u64::try_from(lease_max.as_millis()).expect("a lease");
-    let count = |one_in: u64| (u64::from(clients) * run_ms / 1000 / one_in).max(1);
+    let count = |of: u32, one_in: u64| (u64::from(of) * run_ms / 1000 / one_in).max(1);
     let mut deeds = vec![(run_ms / 3, Deed::RestartByTerm), (2 * run_ms / 3, Deed::RestartByKill)];
-    for _ in 0..count(KILLED_ONE_IN) {
+    for _ in 0..count(clients, KILLED_ONE_IN) {
         deeds.push((rng.u64(0..run_ms), Deed::Kill(rng.u32(0..clients))));
     }
-    for _ in 0..count(STOPPED_ONE_IN) {
+    for _ in 0..count(clients, STOPPED_ONE_IN) {
         let (at_ms, place) = (rng.u64(0..run_ms), rng.u32(0..clients));
         let stop_ms = rng.u64(lease_ms / 10..=lease_ms * u64::from(STOP_LEASES_MAX));
         deeds.extend([(at_ms, Deed::Stop(place)), (at_ms + stop_ms, Deed::Continue(place))]);
+    }
+    for _ in 0..count(locks, ADMINISTERED_ONE_IN) {
+        deeds.push((rng.u64(0..run_ms), Deed::ForceRelease(rng.u32(0..locks))));
+        let kick = Deed::Kick { lock: rng.u32(0..locks), pick: rng.usize(..) };
+        deeds.push((rng.u64(0..run_ms), kick));
     }
     deeds.retain(|&(at_ms, _)| at_ms < run_ms);
     deeds.sort_by_key(|&(at_ms, _)| at_ms);
@@ -53,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_plan_each_time_and_another_one_another() {
-        let plan_of = |seed| plan(seed, 50, Duration::from_secs(30), Duration::from_secs(3));
+        let plan_of = |seed| plan(seed, 50, 5, Duration::from_secs(30), Duration::from_secs(3));
         assert_eq!(plan_of(7), plan_of(7));
         assert_ne!(plan_of(7), plan_of(8));
         assert!(plan_of(7).is_sorted_by_key(|&(at_ms, _)| at_ms));
@@ -62,7 +80,7 @@ mod tests {
     #[test]
     fn each_way_to_restart_comes_once() {
         for how in [Deed::RestartByTerm, Deed::RestartByKill] {
-            let deeds = plan(1, 1, Duration::from_secs(1), Duration::from_secs(1));
+            let deeds = plan(1, 1, 1, Duration::from_secs(1), Duration::from_secs(1));
             assert_eq!(deeds.iter().filter(|&&(_, deed)| deed == how).count(), 1);
         }
     }

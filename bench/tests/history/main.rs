@@ -1,5 +1,7 @@
 //! The check of a soak's logs finds planted faults, and nothing in what is right.
 
+mod administrator;
+mod audit;
 mod logs;
 
 use std::fs;
@@ -7,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use logs::{HOLDER, Logs, SOAKED, assert_broken, assert_clean, check, waiter_1, waiter_2};
+use logs::{HOLDER, Logs, SOAKED, assert_broken, assert_clean, check, granted, held, waiter_1, waiter_2};
 
 #[test]
 fn logs_in_order_pass_and_their_figures_are_told() {
@@ -28,13 +30,14 @@ fn a_grant_while_another_client_believes_that_it_holds_the_lock_is_found() {
 #[test]
 fn a_client_that_was_stopped_believes_until_its_last_confirmation_is_eight_tenths_of_its_lease_old() {
     let logs = Logs::in_order();
-    logs.write("acts", &["0 server-start", "5 server-listening", "300 stop 0.0"])
+    logs.write("acts", &["0 server-start 0", "5 server-listening", "300 stop 0.0"])
         .write("client-0.0", &HOLDER);
     logs.assert_broken("was granted while 0.0#0 holds it");
 
     let late = |at: &str| {
         let acquired = format!("{at} 0 acquired 200 1000ms");
         let lines = [&waiter_1()[..], &[&acquired, "1200 0 released 1000ms"]].concat();
+        logs.audit(&[held(100, 4000, 11, 1058), held(200, 4001, 1058, 1200)]);
         logs.write("client-1.0", &lines).write("client-2.0", &[]);
     };
     late("1058");
@@ -46,7 +49,7 @@ fn a_client_that_was_stopped_believes_until_its_last_confirmation_is_eight_tenth
 #[test]
 fn a_client_that_was_killed_believes_nothing_after_that() {
     let logs = Logs::in_order();
-    logs.write("acts", &["0 server-start", "5 server-listening", "399 kill 0.0"])
+    logs.write("acts", &["0 server-start 0", "5 server-listening", "399 kill 0.0"])
         .write("client-0.0", &HOLDER);
     logs.assert_clean();
 }
@@ -65,7 +68,8 @@ fn a_token_that_goes_back_from_lock_to_lock_or_is_used_twice_is_found() {
     {
         let logs = Logs::in_order();
         let acquired = format!("702 0 acquired {token} 701ms");
-        let other = ["700 0 opening 1 1000", "701 0 acquire", &acquired, "703 0 released 701ms"];
+        let other =
+            ["700 0 opening 1 1000", "701 0 acquire 127.0.0.1:4003", &acquired, "703 0 released 701ms"];
         logs.write("client-3.0", &other).assert_broken(how);
     }
 }
@@ -85,6 +89,7 @@ fn a_waiter_that_is_overtaken_and_never_granted_is_found_by_what_it_was_told_lat
     let logs = Logs::in_order();
     let early = ["401 0 acquired 200 280ms", "500 0 released 280ms"];
     logs.write("client-2.0", &[&waiter_2()[..], &early].concat());
+    logs.audit(&[held(100, 4000, 11, 400), held(200, 4002, 400, 500)]);
     logs.write("client-1.0", &waiter_1()).assert_clean();
     logs.write("client-1.0", &[&waiter_1()[..], &["412 0 confirmed 410ms"]].concat());
     logs.assert_broken("1.0#0 was overtaken by 2.0#0");
@@ -98,7 +103,10 @@ fn a_claim_that_is_closed_without_a_word_while_it_is_confirmed_is_found() {
         logs.write("client-1.0", &[&waiter_1()[..], &[lost.as_str()]].concat());
         logs.assert_broken("closed without ERROR though it was confirmed");
 
-        logs.write("acts", &["0 server-start", "5 server-listening", "379 server-term", "900 server-ended"]);
+        logs.write(
+            "acts",
+            &["0 server-start 0", "5 server-listening", "379 server-term", "900 server-ended"],
+        );
         logs.assert_broken("closed without ERROR at a shutdown in order");
     }
 }
@@ -106,7 +114,7 @@ fn a_claim_that_is_closed_without_a_word_while_it_is_confirmed_is_found() {
 #[test]
 fn the_end_of_its_server_ends_a_claim() {
     let logs = Logs::in_order();
-    let acts = ["0 server-start", "5 server-listening", "399 server-kill", "400 server-ended"];
+    let acts = ["0 server-start 0", "5 server-listening", "399 server-kill", "400 server-ended"];
     logs.write("acts", &acts);
     logs.write("client-0.0", &[&HOLDER[..], &["400 0 lost closed 259ms"]].concat());
     logs.write("client-1.0", &[&waiter_1()[..], &["400 0 lost broken 269ms"]].concat());
@@ -117,7 +125,7 @@ fn the_end_of_its_server_ends_a_claim() {
 #[test]
 fn a_close_before_its_server_was_told_to_end_is_found() {
     let logs = Logs::in_order();
-    logs.write("acts", &["0 server-start", "5 server-listening", "399 server-kill", "400 server-ended"]);
+    logs.write("acts", &["0 server-start 0", "5 server-listening", "399 server-kill", "400 server-ended"]);
     logs.write("client-1.0", &[&waiter_1()[..], &["398 0 lost closed 269ms"]].concat());
     logs.assert_broken("closed without ERROR though it was confirmed");
 }
@@ -126,12 +134,21 @@ fn a_close_before_its_server_was_told_to_end_is_found() {
 fn two_lives(token: &str, writes: &[&str]) -> Logs {
     let logs = Logs::in_order();
     let first =
-        ["0 server-start", "5 server-listening", "300 stop 0.0", "310 server-kill", "320 server-ended"];
-    logs.write("acts", &[&first[..], &["330 server-start", "340 server-listening"]].concat());
+        ["0 server-start 0", "5 server-listening", "300 stop 0.0", "310 server-kill", "320 server-ended"];
+    // The lock of the first life goes with its server.
+    let first_granted = granted(11, 4000, 100);
+    let start = format!("330 server-start {}", first_granted.len());
+    logs.audit(&[first_granted, held(token.parse().unwrap(), 4003, 352, 450)]);
+    logs.write("acts", &[&first[..], &[&start, "340 server-listening"]].concat());
     logs.write("client-0.0", &HOLDER);
-    let cut = ["20 0 opening 0 1000", "21 0 acquire", "22 0 waiting 21ms", "311 0 lost closed 269ms"];
+    let cut = [
+        "20 0 opening 0 1000",
+        "21 0 acquire 127.0.0.1:4001",
+        "22 0 waiting 21ms",
+        "311 0 lost closed 269ms",
+    ];
     let acquired = format!("353 1 acquired {token} 352ms");
-    let again = ["351 1 opening 0 1000", "352 1 acquire", &acquired, "450 1 released 352ms"];
+    let again = ["351 1 opening 0 1000", "352 1 acquire 127.0.0.1:4003", &acquired, "450 1 released 352ms"];
     logs.write("client-1.0", &[&cut[..], &again].concat()).write("client-2.0", &[]);
     logs.write("register-0", writes);
     logs
@@ -146,7 +163,9 @@ fn across_lives_of_the_server_the_token_decides_and_must_grow() {
     );
     assert!(text.contains("restart by SIGKILL: 30 ms to the next listening; of 1 1 queued again"), "{text}");
     assert!(text.contains("all 13 ms"), "{text}");
-    two_lives("99", &[]).assert_broken("token 99 came after 100");
+    let logs = two_lives("99", &[]);
+    logs.assert_broken("token 99 came after 100");
+    logs.assert_broken("though a token was granted that is not smaller");
 }
 
 #[test]
@@ -164,7 +183,7 @@ fn a_heartbeat_that_is_not_answered_is_found_unless_its_client_was_stopped() {
     let logs = Logs::in_order();
     let silent = [&waiter_1()[..], &["1070 0 lost timeout 269ms"]].concat();
     logs.write("client-1.0", &silent).assert_broken("not answered in time");
-    let stopped = ["0 server-start", "5 server-listening", "300 stop 1.0", "1069 continue 1.0"];
+    let stopped = ["0 server-start 0", "5 server-listening", "300 stop 1.0", "1069 continue 1.0"];
     logs.write("acts", &stopped).assert_clean();
 }
 
@@ -278,4 +297,22 @@ fn a_hold_in_real_logs_that_goes_on_past_its_release_is_found() {
     let kept: Vec<&str> = text.lines().filter(|line| !is_release(line, longer)).collect();
     fs::write(&longer.file, kept.join("\n") + "\n").unwrap();
     assert_broken(copy.path(), "was granted while");
+}
+
+#[test]
+fn any_line_that_is_missing_in_the_last_life_of_a_real_audit_log_is_found() {
+    let copy = soaked();
+    let acts = fs::read_to_string(copy.path().join("acts.log")).unwrap();
+    let mut starts = acts.lines().filter_map(|line| line.split_once(" server-start "));
+    let start: usize = starts.next_back().unwrap().1.parse().unwrap();
+    let path = copy.path().join("audit.log");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, last) = text.split_at(start);
+    let lines: Vec<&str> = last.split_inclusive('\n').collect();
+    assert!(lines.len() > 10, "the soak was too short");
+    for missing in 0..lines.len() {
+        let kept = [&lines[..missing], &lines[missing + 1..]].concat();
+        fs::write(&path, before.to_owned() + &kept.concat()).unwrap();
+        assert_broken(copy.path(), "audit log");
+    }
 }
