@@ -28,6 +28,10 @@ pub(crate) use session::Session;
 /// brings a new one.
 const TICKETS: usize = 1;
 
+/// The names of authorities that a client is told, so that one with several certificates can choose. With longer ones it is told none: TLS has room
+/// for 64 KB, and every connection would be sent them before it is known whose it is. The 150 authorities that systems trust take 15 KB.
+const AUTHORITY_NAMES_BYTES_MAX: usize = 1 << 14;
+
 /// What the server offers to new connections: its certificate, and whom it asks for one. Cheap to clone.
 ///
 /// Each has ticket keys of its own: what was agreed under one is not resumed under another.
@@ -77,7 +81,10 @@ impl Config {
 }
 
 fn verifier(roots: Arc<RootCertStore>, provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVerifier> {
-    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider))
-        .build()
-        .expect("there is an authority, and no revocation list that could be wrong")
+    let names_bytes: usize = roots.subjects().iter().map(|name| name.as_ref().len()).sum();
+    let mut builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    if names_bytes > AUTHORITY_NAMES_BYTES_MAX {
+        builder = builder.clear_root_hint_subjects();
+    }
+    builder.build().expect("there is an authority, and no revocation list that could be wrong")
 }

@@ -1,7 +1,7 @@
 //! Handshakes, and data after them.
 
-use super::pair::{Pair, VERSIONS, certificate, client, mutual};
-use crate::tls::{Config, Session};
+use super::pair::{FILES, Pair, VERSIONS, certificate, client, mutual};
+use crate::tls::{ClientCa, Config, Session};
 
 /// Handshakes of the test with random splits; each has its own seed.
 const SEEDS: u64 = 40;
@@ -25,6 +25,20 @@ fn data_goes_both_ways_in_both_versions_with_every_kind_of_key() {
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]
 fn a_client_with_a_certificate_has_its_identity() {
     let config = mutual();
+    for version in VERSIONS {
+        let pair = Pair::established(&client(version, Some("client")), &config);
+        assert_eq!(pair.server.identity().unwrap().as_deref(), Some("spiffe://test/client"), "{version:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn clients_are_served_also_where_the_names_of_all_authorities_are_too_long_for_a_message() {
+    // In TLS they have 64 KB; each of these takes 15 bytes.
+    let many = std::fs::read_to_string(FILES.path("ca.pem")).unwrap().repeat(5000);
+    let file = FILES.path("many-authorities.pem");
+    std::fs::write(&file, many).unwrap();
+    let config = Config::new(&certificate("server"), Some(&ClientCa::load(&file).unwrap())).unwrap();
     for version in VERSIONS {
         let pair = Pair::established(&client(version, Some("client")), &config);
         assert_eq!(pair.server.identity().unwrap().as_deref(), Some("spiffe://test/client"), "{version:?}");
