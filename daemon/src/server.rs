@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::Signal as RawSignal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -111,6 +112,8 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
     let no_signals = |error| ServeError::System { what: "signal handling", error };
     let mut signals = Signals::new().map_err(no_signals)?;
     let hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
+    // A log that may not grow any more (RLIMIT_FSIZE) is an error for its writer, as a full disk is, and not the server's end.
+    let _no_end = signal(SignalKind::from_raw(RawSignal::XFSZ.as_raw())).map_err(no_signals)?;
     let manager = Manager::start()
         .map_err(|error| ServeError::System { what: "the thread that tells the service manager", error })?;
     let mut running = tokio::select! {

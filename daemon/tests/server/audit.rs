@@ -226,6 +226,22 @@ fn locks_go_on_while_the_disk_is_full_and_what_was_lost_is_said_at_the_end() {
 }
 
 #[test]
+fn a_log_that_may_not_grow_any_more_is_a_full_disk_and_not_the_servers_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut command = Command::new("prlimit");
+    command.args(["--fsize=4096", MONOLOCK, "-listen", "127.0.0.1:0", "-audit-log", log.to_str().unwrap()]);
+    let mut server = Server::spawn(command);
+    let (mut holder, token) = server.hold("jobs", LEASE);
+    for number in 0..100 {
+        server.hold(&format!("lock-{number}"), LEASE).0.close();
+    }
+    server.log_line("File too large");
+    holder.heartbeat();
+    assert_eq!(holder.acquired(), token);
+}
+
+#[test]
 fn a_log_that_cannot_be_opened_is_one_line_and_no_server() {
     let folder = tempfile::tempdir().unwrap();
     File::create(folder.path().join("file")).unwrap();
