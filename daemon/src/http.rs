@@ -102,6 +102,8 @@ async fn accept_loop(listener: Listener, service: Service) {
         in_order.retain(|connection| !connection.is_finished());
         if in_order.len() >= service.connections_max {
             in_order.pop_front().expect("not empty").abort();
+            // Only when it has ended is its descriptor closed; without a wait a burst would be accepted as a whole.
+            let _ = connections.join_next().await;
         }
         in_order.push_back(connections.spawn(serve(stream, remote, service.clone())));
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, prlimit};
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use crate::harness::{MONOLOCK, Peer, Server, acquire, field};
 
@@ -127,6 +127,22 @@ fn a_limit_without_room_for_sessions_is_refused_at_the_start() {
     let (status, line) = crate::harness::run_to_end(&mut command);
     assert_eq!(status.code(), Some(71), "{line}");
     assert!(line.contains("open files") && line.lines().count() == 1, "{line}");
+}
+
+#[test]
+fn a_burst_of_probes_takes_no_more_descriptors_than_are_kept_for_them() {
+    const BURST: usize = 150;
+    let server = with_descriptors(200, &[]);
+    let places: usize = field(&server.log()[0], "connections_max").unwrap().parse().unwrap();
+    let _sessions: Vec<Peer> =
+        (0..places).map(|index| server.hold(&format!("lock-{index}"), LEASE).0).collect();
+    let ops = server.ops.unwrap();
+    // Stopped, so that all of them wait when it accepts.
+    server.signal(Signal::STOP);
+    let _burst: Vec<TcpStream> = (0..BURST).map(|_| TcpStream::connect(ops).unwrap()).collect();
+    server.signal(Signal::CONT);
+    assert_eq!(server.get("/healthz").0, 200);
+    assert_eq!(server.log().len(), 1, "{:?}", server.log());
 }
 
 /// Heartbeats of a session that behaves, until told to stop; returns the latest answer.
