@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::{HEARTBEAT, ServerFrame, Token, decode_server_frame};
 use rustix::process::Signal;
 
 use crate::certificates::{Certificates, EXPIRED, FUTURE, Says};
-use crate::harness::{Server, acquire, wait_for};
+use crate::harness::{Closed, Server, acquire, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -230,6 +230,23 @@ fn a_client_without_tls_gets_an_alert_and_no_lock() {
     server.wait_for_metric(HANDSHAKE_ERRORS, 1.0);
     assert_eq!(server.metric("monolock_acquires_total"), 0.0);
     drop(peer);
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_handshake_that_stops_half_way_is_given_up_after_the_io_timeout_and_counted() {
+    let files = certificates();
+    let [cert, key] = ["server.pem", "server.key"].map(|file| files.path(file));
+    let flags = ["-tls-cert", cert.to_str().unwrap(), "-tls-key", key.to_str().unwrap()];
+    let mut server = Server::with(&[&flags[..], &["-io-timeout", "300ms"]].concat());
+    let mut peer = server.connect();
+    let started = Instant::now();
+    // The header of a record, and nothing of the ClientHello in it.
+    peer.send(&[22, 3, 1, 2, 0]);
+    assert_eq!(peer.closed(), Closed::Fin);
+    assert!(started.elapsed() >= Duration::from_millis(300), "{:?}", started.elapsed());
+    server.wait_for_metric(HANDSHAKE_ERRORS, 1.0);
+    assert!(server.log_line("TLS handshake failed").contains("io-timeout"));
 }
 
 #[test]
