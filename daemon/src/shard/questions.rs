@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::time::Duration;
 
 use locks::{Counts, SessionId};
@@ -15,24 +16,38 @@ use ring::Waker;
 use super::Owners;
 use super::seen::{Described, Holder, Slice, Waiter};
 use super::worker::Worker;
-use crate::clock;
 
 /// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
 /// its askers have given up.
 const WAITING_MAX: usize = 64;
 
-/// A question that its shard has not taken by then is dropped: nobody waits for it.
-const TAKEN_WITHIN_NS: u64 = 4_000_000_000;
-
-/// How long an answer is waited for: longer than until a question is dropped, so that an action that failed was not done after all.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a question waits to be taken: five times as long as a shard may go without a turn before it counts as hung.
+const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A question on its way.
 pub(super) struct Question {
-    /// When it is dropped, CLOCK_MONOTONIC.
-    pub(super) until_ns: u64,
+    claim: Claim,
     /// Answers it, on the shard's thread.
     pub(super) answer: Box<dyn FnOnce(&mut Worker) + Send>,
+}
+
+impl Question {
+    /// Whether it is to be answered: not when its asker has given up.
+    pub(super) fn take(&self) -> bool {
+        self.claim.make()
+    }
+}
+
+/// Made once: by the shard that takes a question or by the asker that gives up, so that an action that failed is not done
+/// after all.
+#[derive(Debug, Clone, Default)]
+struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// Whether this is the first.
+    fn make(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// The way to ask the shards. Calls block: they are for threads that may wait.
@@ -123,20 +138,34 @@ impl Questions {
         let (reply, answer) = mpsc::sync_channel(1);
         // An asker that gave up meanwhile needs no answer.
         let answer_it = move |worker: &mut Worker| drop(reply.send(question(worker)));
-        let until_ns = clock::monotonic_ns() + TAKEN_WITHIN_NS;
+        let claim = Claim::default();
         let (inbox, waker) = &self.inboxes[shard];
-        inbox.try_send(Question { until_ns, answer: Box::new(answer_it) }).map_err(|error| match error {
+        let question = Question { claim: claim.clone(), answer: Box::new(answer_it) };
+        inbox.try_send(question).map_err(|error| match error {
             TrySendError::Full(_) => NoAnswer::Full(shard),
             TrySendError::Disconnected(_) => NoAnswer::Gone,
         })?;
         waker.wake();
-        answer.recv_timeout(ANSWERED_WITHIN).map_err(|_| NoAnswer::Late(shard))
+        match wait(&answer, &claim, TAKEN_WITHIN) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => Err(NoAnswer::Late(shard)),
+            Err(RecvTimeoutError::Disconnected) => Err(NoAnswer::Gone),
+        }
+    }
+}
+
+/// Waits for the answer to a question that must be taken within a time; one that is taken is answered.
+fn wait<T>(answer: &Receiver<T>, claim: &Claim, taken_within: Duration) -> Result<T, RecvTimeoutError> {
+    match answer.recv_timeout(taken_within) {
+        Err(RecvTimeoutError::Timeout) if !claim.make() => Ok(answer.recv()?),
+        answered => answered,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::hash::RandomState;
+    use std::thread;
 
     use super::*;
 
@@ -147,11 +176,31 @@ mod tests {
         let (ask, asked) = inbox();
         questions.add(ask.clone(), reactor.waker());
         for _ in 0..WAITING_MAX {
-            let waiting = Question { until_ns: u64::MAX, answer: Box::new(|_| ()) };
+            let waiting = Question { claim: Claim::default(), answer: Box::new(|_| ()) };
             assert!(ask.try_send(waiting).is_ok());
         }
         assert_eq!(questions.counts(0).unwrap_err(), NoAnswer::Full(0));
         drop(asked);
         assert_eq!(questions.counts(0).unwrap_err(), NoAnswer::Gone);
+    }
+
+    #[test]
+    fn an_asker_that_gives_up_is_not_served_after_all_and_one_that_is_being_served_does_not_give_up() {
+        const SHORT: Duration = Duration::from_millis(1);
+        let claim = Claim::default();
+        let (_reply, answer) = mpsc::sync_channel::<()>(1);
+        assert_eq!(wait(&answer, &claim, SHORT), Err(RecvTimeoutError::Timeout));
+        assert!(!Question { claim, answer: Box::new(|_| ()) }.take());
+
+        let question = Question { claim: Claim::default(), answer: Box::new(|_| ()) };
+        let claim = question.claim.clone();
+        let (reply, answer) = mpsc::sync_channel(1);
+        assert!(question.take());
+        let slow = thread::spawn(move || {
+            thread::sleep(20 * SHORT);
+            reply.send("done").unwrap();
+        });
+        assert_eq!(wait(&answer, &claim, SHORT), Ok("done"));
+        slow.join().unwrap();
     }
 }
