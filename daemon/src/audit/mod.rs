@@ -40,6 +40,9 @@ const EVENTS_MAX: u64 = 65_536;
 /// stands still, and files must not pile up then.
 const ORDERS_MAX: usize = 4;
 
+/// How long a reopen waits for the writer, which may be in the middle of a write of some 50 KB.
+const REOPEN_MAX: Duration = Duration::from_secs(1);
+
 /// Something that happened to a lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
@@ -129,22 +132,24 @@ pub(crate) fn start(target: &Target) -> Result<(Log, Recorder), OpenError> {
 }
 
 impl Log {
-    /// Opens the file anew, for one that was renamed; events from now on go to the new one. Standard output stays.
+    /// Opens the file anew, for one that was renamed. From then on nothing is written to the old one, which may be compressed.
+    /// Standard output stays. Blocks.
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened, or the writer has stood still since earlier calls. The old one stays in use.
+    /// When the file cannot be opened, or the writer stands still. The old one stays in use.
     pub(crate) fn reopen(&self) -> Result<(), OpenError> {
         if self.target == Target::Stdout {
             return Ok(());
         }
-        match self.orders.try_send(Order::Reopen(destination::open(&self.target)?)) {
-            Err(TrySendError::Full(_)) => Err(OpenError {
-                target: self.target.clone(),
-                problem: "its disk or its reader stands still, and earlier reloads wait for it".into(),
-            }),
-            // A writer that is gone counts what it is given as dropped.
-            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+        let (taken, is_taken) = std::sync::mpsc::sync_channel(1);
+        let order = Order::Reopen(destination::open(&self.target)?, taken);
+        let problem = |problem: &str| OpenError { target: self.target.clone(), problem: problem.into() };
+        let stands_still = || problem("its disk or its reader stands still");
+        match self.orders.try_send(order) {
+            Ok(()) => is_taken.recv_timeout(REOPEN_MAX).map_err(|_| stands_still()),
+            Err(TrySendError::Full(_)) => Err(stands_still()),
+            Err(TrySendError::Closed(_)) => Err(problem("the thread that writes it has ended")),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use tokio::select;
@@ -28,8 +29,8 @@ const RETRY: Duration = Duration::from_millis(200);
 /// What the control thread wants of the writer. When it cannot want anything any more, the writer stops.
 #[derive(Debug)]
 pub(super) enum Order<W> {
-    /// Go on in the target as it was opened anew.
-    Reopen(Destination<W>),
+    /// Say so, and go on in the target as it was opened anew; not if nobody waits for it any more.
+    Reopen(Destination<W>, SyncSender<()>),
     /// Write what is recorded, say so, and end.
     Finish(oneshot::Sender<()>),
 }
@@ -81,7 +82,11 @@ impl<W: Write> Writer<W> {
             select! {
                 biased;
                 order = self.orders.recv() => match order {
-                    Some(Order::Reopen(destination)) => self.reopen(destination),
+                    Some(Order::Reopen(destination, taken)) => {
+                        if taken.try_send(()).is_ok() {
+                            self.reopen(destination);
+                        }
+                    }
                     Some(Order::Finish(done)) => self.finish(done),
                     None => return,
                 },

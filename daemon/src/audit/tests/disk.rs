@@ -1,6 +1,8 @@
 //! A writer over a disk that fails on demand, in virtual time.
 
+use std::cell::RefCell;
 use std::io;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -88,6 +90,8 @@ impl io::Write for Disk {
 pub(super) struct Log {
     pub(super) backlog: Arc<Backlog>,
     orders: mpsc::Sender<Order<Disk>>,
+    /// All of them are waited for to the end.
+    reopens: RefCell<Vec<Receiver<()>>>,
     writer: JoinHandle<()>,
 }
 
@@ -97,12 +101,14 @@ pub(super) fn start(disk: &Disk, events_max: u64) -> (Log, Recorder) {
     let (orders, take_orders) = mpsc::channel(ORDERS_MAX);
     let writer =
         Writer::new("disk".into(), disk.destination(1), queue, take_orders, Arc::clone(&backlog)).run();
-    (Log { backlog, orders, writer: tokio::spawn(writer) }, recorder)
+    (Log { backlog, orders, reopens: RefCell::default(), writer: tokio::spawn(writer) }, recorder)
 }
 
 impl Log {
     pub(super) fn reopen(&self, destination: Destination<Disk>) {
-        assert!(self.orders.try_send(Order::Reopen(destination)).is_ok());
+        let (taken, is_taken) = sync_channel(1);
+        assert!(self.orders.try_send(Order::Reopen(destination, taken)).is_ok());
+        self.reopens.borrow_mut().push(is_taken);
     }
 
     /// Ends the log, which the writer must be able to do.

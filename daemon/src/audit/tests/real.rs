@@ -162,6 +162,28 @@ fn rotation_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn after_a_reopen_nothing_is_written_to_the_old_file() {
+    let folder = Folder::new();
+    let path = folder.path("audit.log");
+    let (log, mut recorder) = start(&path).unwrap();
+    let len = |path: &Path| fs::metadata(path).unwrap().len();
+    let mut old = Vec::new();
+    for rotation in 0..200 {
+        for number in 0..100 {
+            recorder.record(event("a", number));
+        }
+        let renamed = folder.path(&rotation.to_string());
+        fs::rename(&path, &renamed).unwrap();
+        log.reopen().unwrap();
+        old.push((len(&renamed), renamed));
+    }
+    finish_all(log);
+    for (len_at_reopen, path) in old {
+        assert_eq!(len(&path), len_at_reopen, "{}", path.display());
+    }
+}
+
+#[test]
 fn a_reopen_that_fails_keeps_the_old_file() {
     let folder = Folder::new();
     let (path, old) = (folder.path("audit.log"), folder.path("old"));
