@@ -1,7 +1,7 @@
 //! The server's life on the control thread: start in the order that opens the port last, signals, and shutdown in the
 //! order that promotes nobody.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,6 +127,7 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
         signal = signals.next_to_end() => signal,
         ended = &mut running.ops => panic!("the ops endpoints ended: {ended:?}"),
         ended = &mut running.admin.task => panic!("the admin API ended: {ended:?}"),
+        ended = &mut running.reloads => panic!("reloading ended: {ended:?}"),
     };
     info!(signal, "shutting down");
     manager.stopping();
@@ -208,6 +209,7 @@ impl Running {
             counters,
             shards,
             draining,
+            failed_handshake_logged: Cell::default(),
         };
         let intake = intake::prepare(intake_count, context)
             .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;

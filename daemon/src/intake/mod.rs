@@ -10,12 +10,12 @@ mod setup;
 mod socket;
 mod stream;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
@@ -40,6 +40,9 @@ pub(crate) const DRAINING_MAX: usize = 1024;
 /// may hold some KB of TLS state, which makes some 40 MB.
 pub(crate) const PENDING_MAX: usize = 4096;
 
+/// How often each thread logs a failed handshake at info; the others are logged at debug, and all are counted.
+const FAILED_HANDSHAKE_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What a connection is accepted under. A reload makes a new one, for the connections after it.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
@@ -62,12 +65,24 @@ pub(crate) struct Context {
     pub(crate) shards: Shards,
     /// One permit for each refused connection that drains.
     pub(crate) draining: Arc<Semaphore>,
+    /// When this thread last logged a failed handshake at info.
+    pub(crate) failed_handshake_logged: Cell<Option<Instant>>,
 }
 
 impl Context {
     /// What the next connection is accepted under.
     fn admission(&self) -> Arc<Admission> {
         Arc::clone(&self.admission.borrow())
+    }
+
+    /// Whether a failed handshake gets a line of its own: anybody may cause thousands.
+    fn may_log_failed_handshake(&self) -> bool {
+        let may =
+            self.failed_handshake_logged.get().is_none_or(|at| at.elapsed() >= FAILED_HANDSHAKE_LOG_INTERVAL);
+        if may {
+            self.failed_handshake_logged.set(Some(Instant::now()));
+        }
+        may
     }
 
     fn record(&self, event: audit::Event) {

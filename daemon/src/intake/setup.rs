@@ -49,7 +49,11 @@ pub(super) async fn run(
                 || matches!(failure, Failure::Tls(_))
             {
                 context.counters.tls_handshake_failed();
-                info!(%peer, %reason, "TLS handshake failed");
+                if context.may_log_failed_handshake() {
+                    info!(%peer, %reason, "TLS handshake failed");
+                } else {
+                    debug!(%peer, %reason, "TLS handshake failed");
+                }
                 // The alert that says why is on its way.
                 stream.shut_down_write();
                 drain(&stream, &context).await;

@@ -1,5 +1,6 @@
 //! Connections that never become sessions: bounded in number, and in nobody's way.
 
+use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,4 +41,22 @@ fn thousands_of_silent_connections_keep_no_client_out_and_the_oldest_of_them_go(
     kept.send(&crate::harness::acquire("kept", LEASE));
     kept.acquired();
     assert_eq!(server.metric("monolock_accept_errors_total"), 0.0);
+}
+
+#[test]
+fn thousands_of_failed_handshakes_are_counted_and_not_all_logged() {
+    const FAILED: usize = 500;
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|file| folder.path().join(file));
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(&cert, own.cert.pem()).unwrap();
+    fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+    let server = Server::with(&["-tls-cert", cert.to_str().unwrap(), "-tls-key", key.to_str().unwrap()]);
+    for _ in 0..FAILED {
+        server.connect().send(b"no TLS");
+    }
+    server.wait_for_metric("monolock_tls_handshake_errors_total", FAILED as f64);
+    let lines = server.log().into_iter().filter(|line| line.contains("handshake failed")).count();
+    // One a second, and a busy machine may take some.
+    assert!((1..FAILED / 10).contains(&lines), "{lines} lines");
 }
