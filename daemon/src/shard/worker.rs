@@ -320,7 +320,7 @@ impl Worker {
             match effect {
                 Effect::Queued { conn, .. } => self.send(conn, &WAITING, 1),
                 Effect::Granted { conn, session, lock, token, wait_ns } => {
-                    debug!(peer = self.peer(conn), %lock, %token, wait_ms = wait_ns / NS_PER_MS, "granted");
+                    debug!(peer = self.peer(conn), lock = &*lock, %token, wait_ms = wait_ns / NS_PER_MS, "granted");
                     self.send(conn, &acquired(token), 1);
                     self.record_of(conn, session, lock, What::Granted { token, wait_ns });
                     self.counters.granted(wait_ns);
@@ -328,7 +328,7 @@ impl Worker {
                 }
                 Effect::Released { conn, session, lock, token, held_ns, reason } => {
                     let (held_ms, reason_text) = (held_ns / NS_PER_MS, reason.as_str());
-                    debug!(peer = self.peer(conn), %lock, %token, held_ms, reason = reason_text, "released");
+                    debug!(peer = self.peer(conn), lock = &*lock, %token, held_ms, reason = reason_text, "released");
                     self.record_of(conn, session, lock, What::Released { token, held_ns, reason });
                     self.forget_who(session);
                     released = true;

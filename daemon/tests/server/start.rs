@@ -26,6 +26,17 @@ fn the_first_line_says_where_the_server_listens() {
 }
 
 #[test]
+fn a_locks_name_does_not_look_like_other_fields_of_a_line() {
+    let mut server = Server::with(&["-log-level", "debug"]);
+    let name = r#"a reason="force" token=1"#;
+    server.hold(name, LEASE).0.close();
+    for event in ["granted", "released"] {
+        let line = server.log_line(&format!(" {event} "));
+        assert!(line.contains(&format!(" lock={name:?} ")), "{line}");
+    }
+}
+
+#[test]
 fn json_lines_are_json_and_say_the_same() {
     let mut command = Command::new(MONOLOCK);
     command.args(["-listen", "127.0.0.1:0", "--log-format=json"]);

@@ -83,7 +83,7 @@ impl Worker {
         let view = self.table.session(session)?;
         let waiter = self.waiter(session, &view)?;
         let lock = Arc::clone(view.lock);
-        debug!(peer = %waiter.who.peer, %lock, "kick");
+        debug!(peer = %waiter.who.peer, lock = &*lock, "kick");
         self.record(&waiter.who, lock, What::KickWaiter);
         self.table.kick(&self.turn, session, &mut self.effects);
         self.carry_out();
