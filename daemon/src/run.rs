@@ -343,8 +343,11 @@ fn say_overruled(voice: &Voice, watch: &Watch) {
 
 fn tell(voice: &Voice, event: &Event, name: &str, running: bool) {
     if let Event::Lost(loss) = event {
-        let then = if running { "; stopping the command" } else { "" };
-        voice.say(format_args!("lost the claim on {name:?}: {loss}{then}"));
+        if running {
+            voice.say(format_args!("lost the claim on {name:?}: {loss}; stopping the command"));
+        } else {
+            voice.say(format_args!("did not get {name:?}: {loss}"));
+        }
     }
 }
 

@@ -136,7 +136,7 @@ impl Connection {
                     self.outgoing = None;
                     // The server may have said why before it closed.
                     self.read();
-                    self.claim.connection_closed(boottime_ns(), Closed::Broken(error.kind()));
+                    self.claim.connection_closed(boottime_ns(), closed(&error));
                     return;
                 }
             }
@@ -164,10 +164,18 @@ impl Connection {
                 Ok(bytes) => self.claim.handle_input(now_ns, &received[..bytes]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => self.claim.connection_closed(now_ns, Closed::Broken(error.kind())),
+                Err(error) => self.claim.connection_closed(now_ns, closed(&error)),
             }
         }
     }
+}
+
+fn closed(error: &io::Error) -> Closed {
+    #[cfg(feature = "tls")]
+    if let Some(alert) = crate::tls::alert(error) {
+        return Closed::Refused(alert);
+    }
+    Closed::Broken(error.kind())
 }
 
 /// Nobody confirms a claim whose connection is closed.

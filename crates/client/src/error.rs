@@ -1,5 +1,6 @@
 //! What can go wrong, and whose fault it is.
 
+use std::fmt;
 use std::io;
 
 use protocol::{Class, ErrorCode, Token};
@@ -65,6 +66,7 @@ impl Loss {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::ConnectionClosed(Closed::Broken(kind)) => !is_wrong_for_good(*kind),
+            Self::ConnectionClosed(Closed::Refused(alert)) => alert.is_temporary(),
             Self::ConnectionClosed(Closed::ByServer) | Self::HeartbeatTimeout => true,
             Self::ProtocolViolation(_) => false,
             Self::Server { code, .. } => code.class() == Class::ServerCondition,
@@ -111,6 +113,42 @@ pub enum Closed {
     /// Reading or writing failed.
     #[error("the connection broke: {0}")]
     Broken(io::ErrorKind),
+    /// The server ended the TLS session, and said why.
+    #[error("the server refused the TLS connection: {0}")]
+    Refused(Alert),
+}
+
+/// A fatal alert of TLS, by its number: RFC 8446, 6.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alert(pub u8);
+
+impl Alert {
+    /// Whether the server may take the same client the next time.
+    fn is_temporary(self) -> bool {
+        // internal_error and user_canceled.
+        matches!(self.0, 80 | 90)
+    }
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meaning = match self.0 {
+            40 => "it has nothing in common with this client",
+            42 => "it cannot use our certificate",
+            43 => "it does not take certificates like ours",
+            44 => "our certificate was revoked",
+            45 => "our certificate has expired",
+            46 => "it does not accept our certificate",
+            48 => "it does not know the authority of our certificate",
+            49 => "our certificate gives no access",
+            51 => "our certificate's signature is wrong",
+            70 => "it does not speak TLS 1.3",
+            80 => "it has a problem of its own",
+            116 => "it wants a certificate of ours",
+            other => return write!(f, "alert {other}"),
+        };
+        write!(f, "{meaning} (alert {})", self.0)
+    }
 }
 
 /// What a server did against the protocol.
@@ -162,6 +200,8 @@ mod tests {
         let broken = |kind| Loss::ConnectionClosed(Closed::Broken(kind));
         assert!(broken(io::ErrorKind::ConnectionReset).is_temporary());
         assert!(!broken(io::ErrorKind::InvalidData).is_temporary());
+        let refused = |alert| Loss::ConnectionClosed(Closed::Refused(Alert(alert)));
+        assert!(refused(80).is_temporary() && !refused(116).is_temporary());
     }
 
     #[test]

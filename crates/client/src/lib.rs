@@ -191,7 +191,7 @@ pub use client::Client;
 pub use clock::{Alarm, boottime_ns};
 pub use config::{Config, DIAL_TIMEOUT};
 pub use driver::{Connection, request};
-pub use error::{Closed, Error, Loss, RunError, Violation};
+pub use error::{Alert, Closed, Error, Loss, RunError, Violation};
 pub use guard::{Grant, Guard};
 pub use protocol::{Class, ErrorCode, Token};
 pub use rhythm::GIVE_UP_TENTHS;

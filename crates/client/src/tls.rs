@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::net::TcpStream;
 
+use crate::error::Alert;
+
 /// How to speak TLS 1.3 to the server.
 #[derive(Debug, Clone)]
 pub struct Tls {
@@ -162,6 +164,14 @@ impl Session {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(())
+    }
+}
+
+/// The server's alert, if that is what an error of a session is.
+pub(crate) fn alert(error: &io::Error) -> Option<Alert> {
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(description) => Some(Alert((*description).into())),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use client::{Client, Closed, Config, Error, ErrorCode, Identity, Loss, Tls, TlsError};
+use client::{Alert, Client, Closed, Config, Error, ErrorCode, Identity, Loss, Tls, TlsError};
 use protocol::{ErrorFrame, HEARTBEAT, Token, acquired};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -210,11 +210,11 @@ async fn a_client_without_a_certificate_that_is_asked_for_loses_its_claim_for_go
     let strangers = Authority::new().signs("client.example");
     let signed = authority.signs("127.0.0.1");
     let roots = authority.pem();
-    for identity in [None, Some(strangers.identity())] {
+    for (identity, alert) in [(None, 116), (Some(strangers.identity()), 51)] {
         let (address, server) = serve(config(&signed, Some(&clients)), grant);
         // In TLS 1.3 the client is done before the server has judged its certificate.
         let error = acquire_fails(&address, Tls::new(roots.as_bytes(), identity).unwrap()).await;
-        let refused = Loss::ConnectionClosed(Closed::Broken(io::ErrorKind::InvalidData));
+        let refused = Loss::ConnectionClosed(Closed::Refused(Alert(alert)));
         assert!(matches!(&error, Error::Lost(loss) if *loss == refused), "{error:?}");
         assert!(!error.is_temporary());
         server.join().unwrap().unwrap_err();

@@ -76,8 +76,18 @@ pub enum ServerFrame {
 
 /// A frame type that no server of this protocol sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server sent a frame of unknown type {0:#04x}")]
+#[error("the server sent a frame of unknown type {:#04x}{}", .0, hint(*.0))]
 pub struct UnknownFrame(pub u8);
+
+/// What else may listen on a port that was thought to be a lock server's.
+fn hint(kind: u8) -> &'static str {
+    match kind {
+        // An alert, which answers bytes that are no TLS: RFC 8446, 5.1.
+        0x15 => ": it speaks TLS",
+        b'H' => ": it seems to speak HTTP",
+        _ => "",
+    }
+}
 
 /// Decodes the first frame of `received`, with its length in bytes; `None` while more bytes are needed.
 ///
@@ -126,6 +136,9 @@ mod tests {
     #[test]
     fn an_unknown_type_is_an_error_at_once() {
         assert_eq!(decode_server_frame(&[0x02, 0x11]), Err(UnknownFrame(2)));
+        let said = |first: u8| decode_server_frame(&[first]).unwrap_err().to_string();
+        assert_eq!(said(0x15), "the server sent a frame of unknown type 0x15: it speaks TLS");
+        assert_eq!(said(0x16), "the server sent a frame of unknown type 0x16");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) const LOST: u8 = 74;
 /// EX_TEMPFAIL, as lockf(1) has it.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 
-/// The server refused the claim by a client error, such as a missing authorization: EX_NOPERM.
+/// The server refused the claim by a client error, such as a missing authorization, or TLS the other side: EX_NOPERM.
 pub(crate) const REFUSED: u8 = 77;
 
 /// The command was found and cannot be run.
@@ -47,7 +47,8 @@ Exit status: that of CMD (128 + n if signal n ended it), or
    75  not acquired: not free (--try) or not in time (--wait), told by the status
        alone; or the server ended the wait (shutting down, standby, kicked)
    76  the server broke the protocol
-   77  the server refused the claim (not authorized, for one)
+   77  the server refused the claim (not authorized, for one), or one side does
+       not accept the other's certificate
   126  CMD cannot be run
   127  CMD was not found
   128+n  signal n came while waiting";
@@ -55,6 +56,8 @@ Exit status: that of CMD (128 + n if signal n ended it), or
 /// For an error before the command was started.
 pub(crate) fn of_error(error: &Error) -> u8 {
     match error {
+        // One side's certificates are not what the other side accepts.
+        Error::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => REFUSED,
         Error::Dial { .. } => UNREACHABLE,
         Error::Lost(loss) => of_loss_while_waiting(loss),
         Error::InvalidName(_) | Error::InvalidLease => USAGE,
@@ -64,6 +67,7 @@ pub(crate) fn of_error(error: &Error) -> u8 {
 /// For a claim that was lost before the command was started.
 pub(crate) fn of_loss_while_waiting(loss: &Loss) -> u8 {
     match loss {
+        Loss::ConnectionClosed(_) if !loss.is_temporary() => REFUSED,
         Loss::ConnectionClosed(_) | Loss::HeartbeatTimeout => UNREACHABLE,
         Loss::ProtocolViolation(_) => PROTOCOL,
         Loss::Server { code, .. } => match code.class() {
@@ -122,11 +126,15 @@ mod tests {
         assert_eq!(of_loss_while_waiting(&server(ErrorCode(0x10))), 77);
         assert_eq!(of_loss_while_waiting(&server(ErrorCode::NOT_AUTHORIZED)), 77);
         assert_eq!(of_loss_while_waiting(&Loss::ConnectionClosed(Closed::ByServer)), 69);
+        let refused = Closed::Refused(client::Alert(116));
+        assert_eq!(of_loss_while_waiting(&Loss::ConnectionClosed(refused)), 77);
         assert_eq!(of_loss_while_waiting(&Loss::HeartbeatTimeout), 69);
         assert_eq!(of_loss_while_waiting(&Loss::ProtocolViolation(Violation::Unasked)), 76);
         assert_eq!(of_error(&Error::InvalidLease), 64);
         let source = io::ErrorKind::ConnectionRefused.into();
         assert_eq!(of_error(&Error::Dial { address: String::new(), source }), 69);
+        let source = io::ErrorKind::InvalidData.into();
+        assert_eq!(of_error(&Error::Dial { address: String::new(), source }), 77);
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn a_command_runs_under_a_lock_of_a_server_behind_tls_and_only_with_the_right_ce
         ("no certificate of ours", vec!["--tls-ca", "ca.pem"]),
     ] {
         let ended = run(&flags);
-        assert_eq!(ended.code, Some(69), "{what}: {ended:?}");
+        assert_eq!(ended.code, Some(77), "{what}: {ended:?}");
         only_line(&ended);
     }
     assert_eq!(server.metric("monolock_acquires_total"), 2.0);
