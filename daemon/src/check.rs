@@ -12,7 +12,7 @@ use crate::acl;
 use crate::logging::escape::escaped;
 use crate::settings::{
     ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, AdminAddress, Given, LISTEN, ListenAddress, OPS_LISTEN, Origin,
-    Reading, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
+    Reading, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, unknown_variables,
 };
 use crate::tls::{Certificate, ClientCa};
 use crate::{clock, exit, fail};
@@ -46,6 +46,9 @@ impl Report {
     async fn new(reading: &Reading, now_unix_s: i64) -> Self {
         let mut report = Self::default();
         report.lines.extend(reading.given.iter().map(setting));
+        report.mistakes.extend(unknown_variables().iter().map(|name| {
+            escaped(&format!("{name} is no variable of monolock; monolock --help lists what there is"))
+        }));
         report.mistakes.extend(reading.mistakes.iter().map(|mistake| escaped(&mistake.to_string())));
         for given in &reading.given {
             let flag = given.setting.flag;

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 use logging::Logging;
 use server::Ended;
 use settings::{Ending, Invocation, ServeSettings};
-use tracing::error;
+use tracing::{error, warn};
 
 /// The whole program: understands its arguments, the first being the program's name, and does what they ask.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -63,6 +63,9 @@ fn serve(settings: &ServeSettings) -> ExitCode {
         Ok(logging) => logging,
         Err(error) => return fail(exit::OS_ERROR, &format!("cannot start the log's thread: {error}")),
     };
+    for name in settings::unknown_variables() {
+        warn!(name, "a variable that is none of monolock's: mistyped? monolock --help lists what there is");
+    }
     match server::serve(settings) {
         Ok(Ended::InOrder) => ExitCode::SUCCESS,
         Ok(Ended::AtOnce) => ExitCode::from(exit::INTERRUPTED),

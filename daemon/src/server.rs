@@ -244,12 +244,13 @@ impl Running {
         });
         stopping.await.expect("stopping does not panic");
         info!("every session is ended");
-        if let Some(audit) = self.audit {
-            audit.finish(AUDIT_FLUSH_MAX).await;
-        }
-        if self.has_ops {
-            tokio::time::sleep(OPS_OUTLAST).await;
-        }
+        let flush = async {
+            if let Some(audit) = self.audit {
+                audit.finish(AUDIT_FLUSH_MAX).await;
+            }
+        };
+        let outlast = tokio::time::sleep(if self.has_ops { OPS_OUTLAST } else { Duration::ZERO });
+        tokio::join!(flush, outlast);
     }
 }
 

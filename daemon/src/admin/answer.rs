@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use protocol::LockName;
 use serde::{Serialize, Serializer};
-use tracing::info;
+use tracing::warn;
 
 use super::call::{Call, Filter};
 use super::gather::Gatherer;
@@ -101,7 +101,8 @@ fn logged(
 ) -> Result<Vec<u8>, Refusal> {
     let result = outcome.as_ref().map_or_else(|refusal| refusal.problem.as_str(), |_| "done");
     let waiter = waiter.map(tracing::field::display);
-    info!(%by, lock = name.as_str(), waiter, result, "{action}");
+    // Seldom, and what promises to clients end by: seen at every level but error.
+    warn!(%by, lock = name.as_str(), waiter, result, "{action}");
     outcome
 }
 

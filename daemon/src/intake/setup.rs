@@ -32,7 +32,7 @@ pub(super) async fn run(
     let claim = tokio::select! {
         biased;
         _ = stopped.wait_for(|stopped| *stopped) => Err(Refusal::Code(ErrorCode::SHUTTING_DOWN)),
-        claim = first_frame(&mut stream, deadline) => claim,
+        claim = first_frame(&mut stream, peer, deadline) => claim,
     };
     let claim = claim.and_then(|claim| admit(claim, peer, &admission, &context));
     let has_made_room = pending.has_made_room();
@@ -81,13 +81,16 @@ enum Refusal {
     Gone(Failure),
 }
 
-async fn first_frame(stream: &mut Stream, deadline: Instant) -> Result<Claim, Refusal> {
+async fn first_frame(stream: &mut Stream, peer: Peer, deadline: Instant) -> Result<Claim, Refusal> {
     let mut received = Vec::new();
     loop {
         stream.receive(&mut received, deadline).await.map_err(Refusal::Gone)?;
         match decode_acquire(&received) {
             Ok(Some((acquire, rest))) => {
-                let identity = stream.identity().map_err(|fault| Refusal::Gone(Failure::Tls(fault)))?;
+                let identity = stream.identity().map_err(|fault| {
+                    info!(%peer, %fault, "the client's certificate gives no identity");
+                    Refusal::Code(ErrorCode::NOT_AUTHORIZED)
+                })?;
                 return Ok(Claim { acquire, rest: rest.to_vec(), identity });
             }
             Ok(None) => {}

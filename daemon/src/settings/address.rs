@@ -79,6 +79,9 @@ fn parse_port(text: &str) -> Option<u16> {
 
 /// Host and port; the host without its brackets.
 fn split(text: &str) -> Result<(&str, &str), String> {
+    if text.contains("://") {
+        return Err("an address without a scheme is expected: host:port or :port".into());
+    }
     let missing_port = || "the port is missing: write host:port or :port".to_owned();
     if let Some(bracketed) = text.strip_prefix('[') {
         let (host, rest) = bracketed.split_once(']').ok_or("the ] after [ is missing")?;

@@ -25,7 +25,12 @@ impl FromStr for AdminAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some(path) = text.strip_prefix("unix:") else { return text.parse().map(Self::Tcp) };
+        let Some(path) = text.strip_prefix("unix:") else {
+            if text.starts_with('/') {
+                return Err(format!("a Unix socket is written as unix:{text}"));
+            }
+            return text.parse().map(Self::Tcp);
+        };
         if !path.starts_with('/') {
             return Err("an absolute path is expected after unix:".into());
         }

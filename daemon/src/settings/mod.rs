@@ -16,7 +16,7 @@ use clap::Args;
 pub(crate) use address::ListenAddress;
 pub(crate) use admin::{AdminAddress, HostName};
 pub(crate) use command::{Ending, Invocation, parse};
-pub(crate) use reading::{Given, Mistake, Origin, environment_variable};
+pub(crate) use reading::{Given, Mistake, Origin, environment_variable, unknown_variables};
 pub(crate) use table::Setting;
 
 use crate::logging::{LogFormat, LogLevel};

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use super::table::{NEEDS, Setting};
+use super::table::{NEEDS, SETTINGS, Setting};
 
 /// Where a setting's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,8 +105,40 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
     }
 }
 
+/// What `monolock run` reads or gives to its command, and what cargo sets when it runs what it has built.
+const OTHER_VARIABLES: [&str; 4] = ["MONOLOCK_ADDRESS", "MONOLOCK_LOCK", "MONOLOCK_TOKEN", "MONOLOCK_COMMIT"];
+
+/// Variables of the environment that look like ours and are none: most likely mistyped.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    unknown_of(names)
+}
+
+fn unknown_of(names: impl Iterator<Item = String>) -> Vec<String> {
+    let is_known = |name: &String| {
+        OTHER_VARIABLES.contains(&name.as_str()) || SETTINGS.iter().any(|setting| setting.variable == name)
+    };
+    let mut unknown: Vec<String> =
+        names.filter(|name| name.starts_with("MONOLOCK_") && !is_known(name)).collect();
+    unknown.sort();
+    unknown
+}
+
 /// A variable of this process's environment. What is not Unicode comes out with replacement characters, which
 /// no setting takes.
 pub(crate) fn environment_variable(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_variable_is_noticed_and_those_of_others_are_not() {
+        let names =
+            ["PATH", "MONOLOCK_TLS_CLIENTCA", "MONOLOCK_TOKEN", "MONOLOCK_LISTEN_ADRESS", "MONOLOCK_SHARDS"];
+        let unknown = unknown_of(names.map(str::to_owned).into_iter());
+        assert_eq!(unknown, ["MONOLOCK_LISTEN_ADRESS", "MONOLOCK_TLS_CLIENTCA"]);
+    }
 }

@@ -52,7 +52,7 @@ pub(super) struct Connection {
     /// Set as soon as the lock table has taken the claim, before any of the connection's events is looked at.
     session: Option<SessionId>,
     peer: Peer,
-    /// In a box: plain connections do not pay for it.
+    /// In a box, so that a plain connection pays a pointer for it.
     pub(super) secured: Option<Box<Secured>>,
 }
 

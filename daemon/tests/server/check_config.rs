@@ -219,3 +219,10 @@ fn unknown_flags_are_a_matter_of_usage_and_help_has_the_table() {
     let (_, help, _) = answer(Command::new(MONOLOCK).arg("--help"));
     assert!(help.contains("check-config"), "{help}");
 }
+
+#[test]
+fn a_mistyped_variable_is_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = mistake(check(folder.path(), &[]).env("MONOLOCK_TLS_CLIENTCA", "ca.pem"));
+    assert!(said.contains("MONOLOCK_TLS_CLIENTCA is no variable of monolock"), "{said}");
+}

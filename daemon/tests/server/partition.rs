@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{Server, wait_for};
 
 /// Set for the run of a test inside a network namespace of its own.
-const INSIDE: &str = "MONOLOCK_TEST_INSIDE_NAMESPACE";
+const INSIDE: &str = "TEST_INSIDE_NAMESPACE";
 
 /// Runs the test `name` again in a network namespace of its own; true in that run, which finds loopback up.
 fn in_own_network(name: &str) -> bool {

@@ -327,3 +327,11 @@ fn forbid_io_uring() {
     let program: BpfProgram = filter.expect("a valid filter").try_into().expect("a valid program");
     seccompiler::apply_filter_all_threads(&program).expect("the filter is taken");
 }
+
+#[test]
+fn a_mistyped_variable_is_warned_of() {
+    let mut command = Command::new(MONOLOCK);
+    command.args(["-listen", "127.0.0.1:0"]).env("MONOLOCK_LISTEN_ADRESS", ":1");
+    let server = Server::spawn(command);
+    assert!(server.log()[0].contains("WARN") && server.log()[0].contains("MONOLOCK_LISTEN_ADRESS"));
+}

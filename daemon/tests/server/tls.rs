@@ -282,6 +282,22 @@ fn only_clients_with_a_certificate_that_holds_get_in() {
 
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_client_whose_certificate_gives_no_identity_is_told_that_it_may_not() {
+    let files = certificates();
+    // Longer than the longest SPIFFE ID.
+    let long = format!("subjectAltName=URI:spiffe://test/{}", "x".repeat(2100));
+    files.issue("long", Says { extensions: &long, ..Says::default() });
+    let server = server(&files, true);
+    let mut client = Client::brief(&server, &files, &["-cert", "long.pem", "-key", "long.key"]);
+    client.send(&acquire("lock", LEASE));
+    match client.frame() {
+        ServerFrame::Error { code, .. } => assert_eq!(code, protocol::ErrorCode::NOT_AUTHORIZED),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
 fn tls_1_1_is_refused() {
     let files = certificates();
     let server = server(&files, false);
