@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use protocol::{HEARTBEAT, ServerFrame, Token, decode_server_frame};
 use rustix::process::Signal;
 
+use crate::admin::Api;
 use crate::certificates::{Certificates, EXPIRED, FUTURE, Says};
 use crate::harness::{Closed, Server, acquire, wait_for};
 
@@ -26,11 +27,17 @@ fn certificates() -> Certificates {
 
 /// A server with TLS; with mutual TLS if `mutual`.
 fn server(files: &Certificates, mutual: bool) -> Server {
+    server_with(files, mutual, &[])
+}
+
+/// A server with TLS and more flags.
+fn server_with(files: &Certificates, mutual: bool, more: &[&str]) -> Server {
     let [cert, key, ca] = ["server.pem", "server.key", "ca.pem"].map(|file| files.path(file));
     let mut flags = vec!["-tls-cert", cert.to_str().unwrap(), "-tls-key", key.to_str().unwrap()];
     if mutual {
         flags.extend(["-tls-client-ca", ca.to_str().unwrap()]);
     }
+    flags.extend(more);
     Server::with(&flags)
 }
 
@@ -366,4 +373,23 @@ fn a_reload_ends_resumption_and_no_session() {
         wait_for("a full handshake", || kind(&["-sess_in", "session"]).starts_with("New, ").then_some(()));
         holder.heartbeat(token);
     }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn the_admin_api_shows_who_holds_and_who_waits() {
+    let files = certificates();
+    files.issue("other", Says { extensions: "subjectAltName=DNS:other.example", ..Says::default() });
+    let mut server = server_with(&files, true, &["-admin-listen", "127.0.0.1:0"]);
+    let api = Api::of(&mut server);
+    let (_holder, token) = Client::hold(&server, &files, &CLIENT, "lock");
+    let other = ["-cert", "other.pem", "-key", "other.key"];
+    let mut waiter = Client::wait_in_line(&server, &files, &other, "lock");
+    let lock = api.lock("lock");
+    assert_eq!(lock["holder"]["identity"], "spiffe://test/client");
+    assert_eq!(lock["waiters"][0]["identity"], "other.example");
+    let released = api.release("lock").ok();
+    assert_eq!(released["released"]["identity"], "spiffe://test/client");
+    assert!(waiter.acquired() > token);
+    assert_eq!(api.lock("lock")["holder"]["identity"], "other.example");
 }

@@ -3,7 +3,7 @@
 use protocol::ErrorCode;
 
 use super::{Api, LEASE, address, addresses, queue};
-use crate::harness::{Peer, Server};
+use crate::harness::{Peer, Server, wait_for};
 
 fn in_line(server: &Server, count: usize) -> Vec<Peer> {
     (0..count).map(|_| server.wait_in_line("jobs", LEASE)).collect()
@@ -67,6 +67,34 @@ fn a_kicked_waiter_is_told_and_the_others_keep_their_order() {
         assert_eq!(api.release("jobs").status, 200);
         waiter.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
     }
+}
+
+#[test]
+fn the_audit_log_has_an_action_before_its_effects() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let (server, api) = Api::start(&["-audit-log", log.path().to_str().unwrap()]);
+    let (holder, _) = server.hold("jobs", LEASE);
+    let waiters = in_line(&server, 2);
+    assert_eq!(api.kick("jobs", &address(&waiters[0])).status, 200);
+    assert_eq!(api.release("jobs").status, 200);
+    let expected = [
+        ("granted", address(&holder)),
+        ("kick_waiter", address(&waiters[0])),
+        ("force_release", address(&holder)),
+        ("released", address(&holder)),
+        ("granted", address(&waiters[1])),
+    ];
+    let expected = expected.map(|(event, address)| format!("{event} {address}"));
+    wait_for("five events", || {
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        let events: Vec<serde_json::Value> =
+            log.split_inclusive('\n').filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let field = |event: &serde_json::Value, name: &str| event[name].as_str().unwrap().to_owned();
+        let shown: Vec<String> =
+            events.iter().map(|e| format!("{} {}", field(e, "event"), field(e, "remote_addr"))).collect();
+        assert_eq!(shown, expected[..shown.len()]);
+        (shown.len() == expected.len()).then_some(())
+    });
 }
 
 #[test]

@@ -19,13 +19,13 @@ use crate::harness::{PATIENCE, Peer, Server, field};
 const LEASE: Duration = Duration::from_secs(60);
 
 /// The admin API of a server, over TCP.
-struct Api {
+pub(crate) struct Api {
     address: SocketAddr,
 }
 
 /// An answer of the API.
 #[derive(Debug)]
-struct Answer {
+pub(crate) struct Answer {
     status: u16,
     /// Status line and headers, in lower case.
     head: String,
@@ -46,7 +46,7 @@ impl Answer {
     }
 
     /// The value of a call that succeeded.
-    fn ok(&self) -> Value {
+    pub(crate) fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         self.json()
     }
@@ -63,11 +63,16 @@ impl Answer {
 
 impl Api {
     /// A server with its admin API on a free loopback port.
-    fn start(flags: &[&str]) -> (Server, Self) {
+    pub(crate) fn start(flags: &[&str]) -> (Server, Self) {
         let mut server = Server::with(&[&["-admin-listen", "127.0.0.1:0"], flags].concat());
+        let api = Self::of(&mut server);
+        (server, api)
+    }
+
+    /// The API of a server that has one.
+    pub(crate) fn of(server: &mut Server) -> Self {
         let line = server.log_line("listening");
-        let address = field(&line, "admin").and_then(|a| a.parse().ok()).expect("the line names it");
-        (server, Self { address })
+        Self { address: field(&line, "admin").and_then(|a| a.parse().ok()).expect("the line names it") }
     }
 
     fn send(&self, request: &str) -> Answer {
@@ -89,11 +94,11 @@ impl Api {
         self.request("GET", target, &[])
     }
 
-    fn lock(&self, name: &str) -> Value {
+    pub(crate) fn lock(&self, name: &str) -> Value {
         self.get(&format!("/api/locks/{name}")).ok()
     }
 
-    fn release(&self, name: &str) -> Answer {
+    pub(crate) fn release(&self, name: &str) -> Answer {
         self.request("POST", &format!("/api/locks/{name}/release"), &[])
     }
 
@@ -111,7 +116,7 @@ impl Api {
 }
 
 /// The address under which the server knows a client.
-fn address(peer: &Peer) -> String {
+pub(crate) fn address(peer: &Peer) -> String {
     peer.stream.local_addr().unwrap().to_string()
 }
 
