@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use clap::Args;
-use protocol::LockName;
 
 use super::api::Api;
 use super::problem::{HELP, Problem};
-use super::{AdminArgs, lock_name, output, span};
+use super::{LockArgs, output, span};
 use crate::admin::model::{Kicked, Released};
 use crate::logging::escape::escaped;
 
@@ -20,13 +19,7 @@ use crate::logging::escape::escaped;
 #[command(after_help = HELP)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
-    pub(super) admin: AdminArgs,
-    /// JSON, one line.
-    #[arg(long)]
-    json: bool,
-    /// The lock.
-    #[arg(value_parser = lock_name)]
-    name: LockName,
+    pub(super) of: LockArgs,
 }
 
 /// Takes one waiter out of a lock's line; the others keep their order.
@@ -36,13 +29,7 @@ pub(crate) struct ReleaseArgs {
 #[command(after_help = HELP)]
 pub(crate) struct KickArgs {
     #[command(flatten)]
-    pub(super) admin: AdminArgs,
-    /// JSON, one line.
-    #[arg(long)]
-    json: bool,
-    /// The lock.
-    #[arg(value_parser = lock_name)]
-    name: LockName,
+    pub(super) of: LockArgs,
     /// The waiter's address and port, as `monolock inspect` shows them.
     #[arg(value_name = "ADDR", value_parser = waiter)]
     waiter: SocketAddr,
@@ -55,8 +42,8 @@ fn waiter(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// Force-releases, and says who held the lock.
 pub(super) async fn release(api: &Api, args: &ReleaseArgs) -> Result<(), Problem> {
-    let done = api.release(&args.name).await?;
-    if args.json {
+    let done = api.release(&args.of.name).await?;
+    if args.of.json {
         return output::write_json(&[done]);
     }
     let Released { name, released } = done;
@@ -70,8 +57,8 @@ pub(super) async fn release(api: &Api, args: &ReleaseArgs) -> Result<(), Problem
 
 /// Kicks, and says whom.
 pub(super) async fn kick(api: &Api, args: &KickArgs) -> Result<(), Problem> {
-    let done = api.kick(&args.name, args.waiter).await?;
-    if args.json {
+    let done = api.kick(&args.of.name, args.waiter).await?;
+    if args.of.json {
         return output::write_json(&[done]);
     }
     let Kicked { name, kicked } = done;

@@ -4,12 +4,11 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use clap::Args;
-use protocol::LockName;
 
 use super::api::Api;
 use super::problem::{HELP, Problem};
 use super::table::{Kind, Table};
-use super::{AdminArgs, lock_name, output, span};
+use super::{LockArgs, output, span};
 use crate::admin::model::{Lock, Waiter};
 use crate::logging::escape::escaped;
 
@@ -20,19 +19,13 @@ use crate::logging::escape::escaped;
 #[command(after_help = HELP)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
-    pub(super) admin: AdminArgs,
-    /// JSON, one line.
-    #[arg(long)]
-    json: bool,
-    /// The lock.
-    #[arg(value_parser = lock_name)]
-    name: LockName,
+    pub(super) of: LockArgs,
 }
 
 /// Writes what there is to know of a lock.
 pub(super) async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), Problem> {
-    let lock = api.lock(&args.name).await?;
-    if args.json {
+    let lock = api.lock(&args.of.name).await?;
+    if args.of.json {
         return output::write_json(&[lock]);
     }
     let width_max = output::terminal().map(|size| size.columns);

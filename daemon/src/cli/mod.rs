@@ -45,6 +45,19 @@ pub(crate) struct AdminArgs {
     admin: Option<AdminAddress>,
 }
 
+/// What the commands for one lock have in common.
+#[derive(Debug, Args)]
+struct LockArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+    /// JSON, one line.
+    #[arg(long)]
+    json: bool,
+    /// The lock.
+    #[arg(value_parser = lock_name)]
+    name: LockName,
+}
+
 /// Runs to the end.
 pub(crate) fn run(command: &Command) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -65,9 +78,9 @@ pub(crate) fn run(command: &Command) -> ExitCode {
 async fn done(command: &Command) -> Result<(), Problem> {
     match command {
         Command::Locks(args) => locks::list(&args.admin.api()?, args).await,
-        Command::Inspect(args) => inspect::inspect(&args.admin.api()?, args).await,
-        Command::Release(args) => act::release(&args.admin.api()?, args).await,
-        Command::Kick(args) => act::kick(&args.admin.api()?, args).await,
+        Command::Inspect(args) => inspect::inspect(&args.of.admin.api()?, args).await,
+        Command::Release(args) => act::release(&args.of.admin.api()?, args).await,
+        Command::Kick(args) => act::kick(&args.of.admin.api()?, args).await,
         Command::Top(args) => top::top(&args.admin.api()?, args).await,
     }
 }
