@@ -90,6 +90,7 @@ pub(crate) struct Files {
     status: Arc<ReloadStatus>,
 }
 
+#[derive(Clone)]
 struct TlsFiles {
     settings: TlsSettings,
     certificate: Certificate,
@@ -190,14 +191,20 @@ impl TlsFiles {
         if !certificate.is_valid_at(now_unix_s) && self.certificate.is_valid_at(now_unix_s) {
             return Err(LoadError::NotValidNow(self.settings.cert.clone()));
         }
-        self.certificate = certificate;
-        Ok(())
+        self.adopt(Self { certificate, ..self.clone() })
     }
 
     fn reload_client_ca(&mut self) -> Option<Result<(), LoadError>> {
         let settings = self.settings.client_ca.as_ref()?;
-        let loaded = ClientCa::load(&settings.file).map(|client_ca| self.client_ca = Some(client_ca));
-        Some(loaded.map_err(LoadError::from))
+        let loaded = ClientCa::load(&settings.file).map_err(LoadError::from);
+        Some(loaded.and_then(|client_ca| self.adopt(Self { client_ca: Some(client_ca), ..self.clone() })))
+    }
+
+    /// Takes what was read only if TLS works with it.
+    fn adopt(&mut self, next: Self) -> Result<(), LoadError> {
+        next.config()?;
+        *self = next;
+        Ok(())
     }
 }
 
