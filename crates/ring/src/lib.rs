@@ -32,7 +32,8 @@
 //!   ([`Config::buffers`] × [`BUFFER_BYTES`]) before the cancellation takes effect, in practice a few KB.
 //! - **An end has a cause.** EOF and RST are the peer's; [`Ended::Silent`] is an error that the local kernel made up.
 //!   A failed send never hides received bytes: the receive runs to its end first.
-//! - **Unread input is never overlooked**: [`Reactor::has_unread`] asks the socket and then the queue.
+//! - **Unread input is never overlooked**: [`Reactor::has_unread`] asks the connection's own socket, between the drain and
+//!   the next enter, when nothing else can hold its input.
 //!
 //! Sends normally have no completion (`MSG_DONTWAIT` finishes them at submission, `SKIP_SUCCESS` drops the
 //! completion of a whole one). `MSG_WAITALL` makes a short send count as failure, so its completion comes. A

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::buffers::{self, Buffers};
 use crate::connection::{Connection, Flight, Phase, Plan, Receive, Send};
 use crate::pacing::{GATHER_EVENTS, Pacing};
-use crate::ring::{Ring, SUBMISSIONS};
+use crate::ring::{Completion, Ring, SUBMISSIONS};
 use crate::slab::{Key, Slab};
 use crate::timers::{Drains, Stalls};
 use crate::unavailable::Unavailable;
@@ -259,15 +259,20 @@ impl<T> Reactor<T> {
         data
     }
 
-    /// Whether bytes of this connection may be on their way to an event. Asks the socket first and the queue then:
-    /// data only moves from the socket to the queue, during [`wait`](Self::wait). Conservative: completions of others
-    /// count.
+    /// Whether this connection's peer has sent something that no event has shown. To be asked when
+    /// [`next_event`](Self::next_event) has returned `None` and before the next [`wait`](Self::wait) or
+    /// [`submit`](Self::submit): data moves from sockets to completions only in these, so the connection's own socket
+    /// tells all, and what waits for others counts for nothing.
+    ///
+    /// # Panics
+    ///
+    /// There are completions to drain, one of which might be this connection's.
     pub fn has_unread(&self, key: Key) -> bool {
-        let Some(connection) = self.connections.get(key).filter(|connection| connection.is_open()) else {
-            return false;
-        };
-        let in_socket = rustix::io::ioctl_fionread(&connection.fd).is_ok_and(|bytes| bytes > 0);
-        in_socket || self.has_undrained()
+        assert!(!self.has_undrained(), "asked before the completions were drained");
+        self.connections
+            .get(key)
+            .filter(|connection| connection.is_open())
+            .is_some_and(|connection| rustix::io::ioctl_fionread(&connection.fd).is_ok_and(|bytes| bytes > 0))
     }
 
     /// Whether the connection's receive is armed; false while back-pressure pauses it and until the next
@@ -359,7 +364,9 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// The next thing that the last [`wait`](Self::wait) brought.
+    /// The next thing that the last [`wait`](Self::wait) brought, what overflowed the completion queue included. `None`
+    /// comes after a bounded number of events, whatever peers send meanwhile: buffers that events have shown are given
+    /// back by the next [`wait`](Self::wait) or [`submit`](Self::submit).
     pub fn next_event(&mut self) -> Option<Event<'_, T>> {
         self.take_back_buffer();
         if std::mem::take(&mut self.woken) {
@@ -372,7 +379,7 @@ impl<T> Reactor<T> {
             }
         }
         loop {
-            let completion = self.ring.pop()?;
+            let completion = self.next_completion()?;
             match self.complete(completion) {
                 Outcome::Nothing => {}
                 Outcome::Ended { key, how } => return Some(Event::Ended { key, how }),
@@ -383,6 +390,21 @@ impl<T> Reactor<T> {
                     let data = connection.data.as_mut().expect("an open connection has its data");
                     return Some(Event::Received { key, data, bytes: self.buffers.bytes(buffer, len) });
                 }
+            }
+        }
+    }
+
+    /// The next completion. Those that did not fit into the queue are fetched once it is empty. The enter that does this
+    /// also runs work that waits, which ends soon: without new buffers and submissions each receive has one more
+    /// completion at most.
+    fn next_completion(&mut self) -> Option<Completion> {
+        loop {
+            if let Some(completion) = self.ring.pop() {
+                return Some(completion);
+            }
+            // A broken ring is reported by the turn's next enter.
+            if !self.ring.overflown() || self.ring.enter(0, None, 0).is_err() {
+                return None;
             }
         }
     }

@@ -146,11 +146,10 @@ impl Worker {
             self.unfinished = false;
             self.close_sessions_behind_a_closed_gate();
             let busy = self.take_events();
+            // Here the socket of each session tells all: the completions are drained, and new ones come with an enter only.
+            self.look_at_leases();
             self.submit();
             let answered_ns = clock::monotonic_ns();
-            if self.look_at_leases() {
-                self.submit();
-            }
             if self.answer_a_question() {
                 self.submit();
             }
@@ -270,32 +269,26 @@ impl Worker {
         self.reactor.close(key);
     }
 
-    /// Expires sessions whose lease is over, each only after its own socket was asked. Whether any was.
-    fn look_at_leases(&mut self) -> bool {
-        let mut expired = false;
+    /// Expires sessions whose lease is over, each only after its own socket was asked.
+    fn look_at_leases(&mut self) {
         for _ in 0..LEASES_A_TURN_MAX {
-            let Some(session) = self.table.next_overdue(self.turn.now_ns) else { return expired };
-            if let Some(after_ns) = self.may_have_been_heard(session) {
+            let Some(session) = self.table.next_overdue(self.turn.now_ns) else { return };
+            if let Some(after_ns) = self.was_heard_since(session) {
                 self.table.look_again(self.turn.now_ns, session, after_ns);
             } else {
                 self.table.expire(&self.turn, session, &mut self.effects);
                 self.carry_out();
-                expired = true;
             }
         }
         self.unfinished = true;
-        expired
     }
 
-    /// Whether the session's heartbeat may lie unread, and when to look again then. One whose reading is paused is judged by the
-    /// reactor's io-timeout instead, one whose I/O was given up by its lease alone.
-    fn may_have_been_heard(&self, session: SessionId) -> Option<u64> {
+    /// Whether a session's input lies unread, and when to look again then: after the turn that reads it, or later if its reading is
+    /// paused, where the reactor's io-timeout judges. A session whose I/O was given up has nothing to be read.
+    fn was_heard_since(&self, session: SessionId) -> Option<u64> {
         let key = self.table.session(session)?.conn;
-        self.reactor.get(key)?;
-        if !self.reactor.is_reading(key) {
-            return Some(LOOK_AT_PAUSED_NS);
-        }
-        self.reactor.has_unread(key).then_some(LOOK_AGAIN_NS)
+        let pause_ns = if self.reactor.is_reading(key) { LOOK_AGAIN_NS } else { LOOK_AT_PAUSED_NS };
+        self.reactor.has_unread(key).then_some(pause_ns)
     }
 
     /// Ends sessions when this server may no longer grant: some a turn, and promotes nobody.
