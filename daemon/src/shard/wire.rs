@@ -60,8 +60,7 @@ impl Worker {
 
     /// The client has ended its TLS stream, in order or not: the connection is gone, as after FIN or RST.
     pub(super) fn leave(&mut self, key: Key, session: SessionId) {
-        self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects);
-        self.carry_out();
+        self.end(session, Reason::Graceful);
         self.finish(key);
     }
 

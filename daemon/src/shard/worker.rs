@@ -239,12 +239,19 @@ impl Worker {
                 // The gate is closed: nothing is confirmed, and the session's end has begun.
                 None => {}
             }
+            self.carry_out();
         }
         if let Some(code) = input.violation {
-            self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects);
-            self.carry_out();
+            self.end(session, Reason::Graceful);
             self.refuse(key, code);
         }
+    }
+
+    /// A claim ends, and its lock moves. What an earlier decision brought is carried out by now: its grant must not come after
+    /// this release.
+    pub(super) fn end(&mut self, session: SessionId, reason: Reason) {
+        debug_assert!(self.effects.is_empty(), "one decision is carried out before the next");
+        self.table.end(&self.turn, session, reason, &mut self.effects);
         self.carry_out();
     }
 
@@ -255,17 +262,15 @@ impl Worker {
         };
         debug!(%peer, ?how, "connection ended");
         match how {
-            Ended::Eof | Ended::Reset => {
-                self.table.end(&self.turn, session, Reason::Graceful, &mut self.effects)
-            }
-            Ended::SendTimeout => self.table.end(&self.turn, session, Reason::IoTimeout, &mut self.effects),
+            Ended::Eof | Ended::Reset => self.end(session, Reason::Graceful),
+            Ended::SendTimeout => self.end(session, Reason::IoTimeout),
             // The local kernel's own conclusion: the client may be alive and believe in its lock until the lease is over.
             Ended::Silent(_) => {
                 self.table.silence(&self.turn, session, Reason::Expired, &mut self.effects);
                 self.keep_who(key, session);
+                self.carry_out();
             }
         }
-        self.carry_out();
         self.reactor.close(key);
     }
 

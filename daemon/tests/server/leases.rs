@@ -1,7 +1,6 @@
 //! Leases: never early, hardly late, heard before expired.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -230,61 +229,29 @@ fn who_comes_while_a_shard_is_held_up_in_the_middle_of_a_turn_has_a_whole_lease(
     first.unwrap().acquired();
 }
 
-/// Clients that send heartbeats without pause and read the answers, on locks of their own.
-struct Flood {
-    sockets: Vec<TcpStream>,
-    threads: Vec<thread::JoinHandle<()>>,
-}
-
-impl Flood {
-    /// Whoever floods pays with a thread for its reads and one for its writes, so that no queue is ever empty.
-    fn of(server: &Server, sessions: usize, lease: Duration) -> Self {
-        let mut flood = Self { sockets: Vec::new(), threads: Vec::new() };
-        for n in 0..sessions {
-            let (peer, _) = server.hold(&format!("flood-{n}"), lease);
-            let mut writer = peer.stream;
-            let mut reader = writer.try_clone().unwrap();
-            flood.sockets.push(writer.try_clone().unwrap());
-            flood
-                .threads
-                .push(thread::spawn(move || while writer.write_all(&[HEARTBEAT[0]; 4096]).is_ok() {}));
-            flood
-                .threads
-                .push(thread::spawn(move || while reader.read(&mut [0; 65_536]).is_ok_and(|len| len > 0) {}));
-        }
-        flood
-    }
-}
-
-impl Drop for Flood {
-    fn drop(&mut self) {
-        self.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
-    }
-}
-
 #[test]
-fn neighbours_who_flood_a_shard_put_off_nobodys_expiry() {
-    let server = Server::with(&["-shards", "1"]);
-    let flood = Flood::of(&server, 3, LONG);
+fn a_grant_is_carried_out_before_the_violation_that_came_with_its_heartbeat() {
     let lease = Duration::from_millis(300);
-    let (mut holder, _) = server.hold("lock", lease);
-    let mut dead = server.wait_in_line("lock", 4 * lease);
-    let mut waiter = server.wait_in_line("lock", LONG);
-    dead.acquired();
-    waiter.acquired();
-    assert_eq!(holder.closed(), Closed::Fin);
-    drop(flood);
-}
-
-#[test]
-fn sessions_that_are_late_themselves_put_off_nobody_elses_expiry() {
-    let server = Server::with(&["-shards", "1"]);
-    // Their leases are over at each look, and their next heartbeats are always there.
-    let flood = Flood::of(&server, 20, Duration::from_millis(20));
-    let (mut holder, _) = server.hold("lock", Duration::from_millis(300));
-    let mut waiter = server.wait_in_line("lock", LONG);
-    waiter.acquired();
-    assert_eq!(holder.closed(), Closed::Fin);
-    drop(flood);
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let server = Server::with(&["-shards", "1", "-audit-log", log.path().to_str().unwrap()]);
+    let (holder, _) = server.hold("lock", LONG);
+    let mut rude = server.wait_in_line("lock", lease);
+    let mut next = server.wait_in_line("lock", LONG);
+    // The lock comes free while its first waiter is overdue: its heartbeat is what grants it.
+    stop_for(&server, lease * 2, || {
+        drop(holder);
+        rude.send(&[HEARTBEAT[0], 0xff]);
+    });
+    rude.waiting();
+    rude.acquired();
+    rude.refused(ErrorCode::UNKNOWN_TYPE);
+    next.acquired();
+    let events = wait_for("three grants in the audit log", || {
+        let text = std::fs::read_to_string(log.path()).unwrap();
+        let of = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["event"].to_string();
+        let events: Vec<_> = text.lines().map(of).collect();
+        (events.len() == 5).then_some(events)
+    });
+    let [granted, released] = ["\"granted\"", "\"released\""];
+    assert_eq!(events, [granted, released, granted, released, granted]);
 }

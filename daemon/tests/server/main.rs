@@ -8,6 +8,7 @@ mod audit;
 mod certificates;
 mod check_config;
 mod errors;
+mod floods;
 mod frames;
 mod harness;
 mod leases;
