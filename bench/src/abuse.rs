@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use protocol::Lease;
 
-use crate::attack::{self, Attack};
+use crate::attack::{self, Attack, Floods};
 use crate::claim::Claim;
 use crate::clock::{NS_PER_S, as_ns, now_ns};
 use crate::server::{self, Server, Start};
@@ -21,6 +21,9 @@ use crate::{Verdict, numbered_name};
 
 /// Sessions that behave, and how often each sends a heartbeat.
 const WELL_BEHAVED: Rhythm = Rhythm { sessions: 20, interval: Duration::from_millis(50) };
+
+/// Few, so that each gets far ahead.
+const FLOODS: Floods = Floods { sessions: 16, lease_ms: attack::LEASE_MS, half_are_deaf: true };
 
 /// An attack that has not ended this long after it was told to is an error of this tool.
 const ATTACK_OVERTIME_MAX: Duration = Duration::from_secs(60);
@@ -79,7 +82,7 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let phases = [
         ("quiet", Attack::None),
         ("random bytes", Attack::RandomBytes { seed }),
-        ("floods", Attack::Floods),
+        ("floods", Attack::Floods(FLOODS)),
         ("descriptors", Attack::Descriptors { limit: options.nofile as usize }),
         ("quiet again", Attack::None),
     ];

@@ -21,17 +21,14 @@ const NOISE_BYTES_MAX: usize = 4096;
 /// How long noise waits for the server's ERROR and close.
 const NOISE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Sessions that flood, half of which never read their answers.
-const FLOODERS: usize = 16;
-
 /// Heartbeats of one write.
 const FLOOD_BYTES: usize = 4096;
 
 /// Connections that are opened beyond the server's limit of open files.
 pub(crate) const BEYOND_LIMIT: usize = 200;
 
-/// Lease of the attackers' claims: longer than any phase.
-const LEASE_MS: u32 = 1_200_000;
+/// Lease of attackers' claims: longer than any phase.
+pub(crate) const LEASE_MS: u32 = 1_200_000;
 
 /// How long a connect may take: it fails when the server's accept queue is full.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -49,12 +46,21 @@ pub(crate) enum Attack {
     RandomBytes {
         seed: u64,
     },
-    /// Heartbeats as fast as the sockets take them; half of the sessions never read.
-    Floods,
+    /// Heartbeats as fast as the sockets take them.
+    Floods(Floods),
     /// More connections than the server has descriptors.
     Descriptors {
         limit: usize,
     },
+}
+
+/// Sessions that flood.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Floods {
+    pub(crate) sessions: usize,
+    pub(crate) lease_ms: u32,
+    /// Half of them never read their answers; else all do, as fast as they come.
+    pub(crate) half_are_deaf: bool,
 }
 
 impl Attack {
@@ -64,7 +70,7 @@ impl Attack {
         match self {
             Self::None => Ok(String::new()),
             Self::RandomBytes { seed } => random_bytes(server, stop, &mut fastrand::Rng::with_seed(seed)),
-            Self::Floods => floods(server, stop),
+            Self::Floods(how) => floods(server, stop, how),
             Self::Descriptors { limit } => descriptors(server, stop, limit),
         }
     }
@@ -74,8 +80,8 @@ fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&server, CONNECT_MAX)
 }
 
-fn acquire(prefix: &str, n: usize) -> protocol::AcquireFrame {
-    let lease = Lease::from_ms(LEASE_MS).expect("a positive constant");
+fn acquire(prefix: &str, n: usize, lease_ms: u32) -> protocol::AcquireFrame {
+    let lease = Lease::from_ms(lease_ms).expect("a lease is not 0");
     Acquire { name: numbered_name(prefix, n), lease }.encode()
 }
 
@@ -96,7 +102,7 @@ fn random_bytes(server: SocketAddr, stop: &AtomicBool, random: &mut fastrand::Rn
 fn make_noise(mut socket: TcpStream, noise: &mut Vec<u8>, random: &mut fastrand::Rng) -> bool {
     match random.u8(..4) {
         // After a claim that is granted.
-        0 => noise.splice(..0, acquire("noise", random.usize(..16)).iter().copied()).for_each(drop),
+        0 => noise.splice(..0, acquire("noise", random.usize(..16), LEASE_MS).iter().copied()).for_each(drop),
         // As an ACQUIRE of this version with random lease, length and name.
         1 => noise.splice(..0, [1, 1]).for_each(drop),
         _ => {}
@@ -136,14 +142,14 @@ impl fmt::Display for Flooded {
     }
 }
 
-fn floods(server: SocketAddr, stop: &AtomicBool) -> Result<String> {
+fn floods(server: SocketAddr, stop: &AtomicBool, how: Floods) -> Result<String> {
     let start = |n: usize| -> io::Result<Flooder> {
         let mut socket = connect(server)?;
-        socket.write_all(&acquire("flood", n))?;
+        socket.write_all(&acquire("flood", n, how.lease_ms))?;
         socket.set_nonblocking(true)?;
-        Ok(Flooder { socket, reads: n.is_multiple_of(2) })
+        Ok(Flooder { socket, reads: !how.half_are_deaf || n.is_multiple_of(2) })
     };
-    let mut flooders = (0..FLOODERS).map(start).collect::<io::Result<Vec<_>>>().context("connecting")?;
+    let mut flooders = (0..how.sessions).map(start).collect::<io::Result<Vec<_>>>().context("connecting")?;
     let mut flooded = Flooded::default();
     let mut answers = vec![0; 64 * 1024];
     while !stop.load(Ordering::Relaxed) {
@@ -195,7 +201,7 @@ fn descriptors(server: SocketAddr, stop: &AtomicBool, limit: usize) -> Result<St
     let mut sockets = Vec::with_capacity(limit + BEYOND_LIMIT);
     for n in 0..limit + BEYOND_LIMIT {
         let mut socket = connect(server).with_context(|| format!("connection {n}"))?;
-        socket.write_all(&acquire("descriptors", n))?;
+        socket.write_all(&acquire("descriptors", n, LEASE_MS))?;
         socket.set_nonblocking(true)?;
         sockets.push(socket);
     }

@@ -33,6 +33,8 @@ pub enum Rule {
     Tokens,
     /// Nobody is expired who was heard in time.
     HeardBeforeExpired,
+    /// Nobody whose lease is over is put off for what others have sent.
+    NotPutOff,
     /// Nothing is granted or confirmed behind a closed gate.
     Gate,
     /// One answer a heartbeat and one push, and never a WAITING after an ACQUIRED.
@@ -188,6 +190,11 @@ impl Checks {
             let early_ns = heard_ns + lease_ns - now_ns;
             self.fail(Rule::HeardBeforeExpired, format!("connection {conn} is expired {early_ns} ns early"));
         }
+    }
+
+    /// A server leaves a claim although its lease is over and nothing of it is unread.
+    pub(crate) fn put_off(&mut self, conn: ConnId, late_ns: u64) {
+        self.fail(Rule::NotPutOff, format!("connection {conn} is put off, {late_ns} ns after its lease"));
     }
 
     /// Who believes to hold which lock, all at one moment.

@@ -58,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) shards: usize,
     /// Two hosts, and a gate that is a deadline; else one host whose gate is always open.
     pub(crate) has_standby: bool,
+    /// Strangers flood the shards: at no time is a completion queue empty after an enter.
+    pub(crate) is_flooded: bool,
     /// The longest lease.
     pub(crate) lease_ns: u64,
     /// How many segments in a thousand have a long way.
@@ -102,6 +104,7 @@ impl Plan {
             locks: rng.usize(1..=3),
             shards: rng.usize(1..=2),
             has_standby: rng.bool(),
+            is_flooded: rng.bool(),
             lease_ns,
             rough_permille: [0, 20, 100, 400][rng.usize(..4)],
             fault_pause_ns: lease_ns * rng.u64(2..=20) / 10,

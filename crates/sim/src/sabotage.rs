@@ -19,6 +19,8 @@ pub enum Sabotage {
     ReusesTokens,
     /// Server: an overdue session's socket is not asked before it is expired.
     ExpiresUnheard,
+    /// Server: takes what waits for others as unread input of the session that it looks at.
+    PutsOffForOthers,
     /// Server: what the local kernel concluded by itself releases at once.
     TakesSilenceForGone,
     /// Server: a waiter whose own lease is over is promoted.
@@ -55,13 +57,14 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every planted fault.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::ExpiresAtHalfLease,
         Self::GrantsBeforeReleasing,
         Self::ReleasesWithoutWord,
         Self::QueuesLastFirst,
         Self::ReusesTokens,
         Self::ExpiresUnheard,
+        Self::PutsOffForOthers,
         Self::TakesSilenceForGone,
         Self::PromotesOverdue,
         Self::IgnoresGate,

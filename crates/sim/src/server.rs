@@ -48,8 +48,15 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
+    /// Whether there are bytes that the shard has not seen. When it looks at leases only the kernel can have them.
     pub(crate) fn has_unread(&self) -> bool {
-        !self.completed.is_empty() || self.kernel.iter().any(|(_, it)| matches!(it, Segment::Bytes(_)))
+        let mut queued = self.completed.iter().chain(&self.kernel);
+        queued.any(|(_, it)| matches!(it, Segment::Bytes(_)))
+    }
+
+    /// Whether there is anything for the shard.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.completed.is_empty() || !self.kernel.is_empty()
     }
 }
 

@@ -1,5 +1,5 @@
-//! A shard's turn, in the order of the daemon: look at the clocks and the gate once, apply what had come by then, submit,
-//! and only then look at leases, asking each overdue session's socket first.
+//! A shard's turn, in the order of the daemon: look at the clocks and the gate once, apply what had come by then, look at leases,
+//! asking each overdue session's socket first, and only then submit: an enter brings more completions.
 //!
 //! A shard may be held up between any two of these.
 
@@ -12,7 +12,7 @@ use crate::clock::HostClock;
 use crate::network::{ConnId, Segment};
 use crate::plan::Climate;
 use crate::sabotage::Sabotage;
-use crate::server::{Process, Request};
+use crate::server::{Process, Request, Socket};
 use crate::world::{Core, lock_name};
 
 /// The pause after a turn that left something unread.
@@ -20,6 +20,9 @@ const BUSY_NS_MAX: u64 = 500_000;
 
 /// How long a shard is now and then held up by itself, as by a page fault or another thread.
 const HOLD_NS_MAX: u64 = 1_000_000;
+
+/// How long after its lease a session is looked at: a tick of the wheel, and one more after a look that found unread input.
+const LATE_NS_MAX: u64 = 2 * LOOK_AGAIN_NS + 1;
 
 /// No shard sleeps longer than this part of the longest lease, so that it sees its gate close.
 const SLEEPS_A_LEASE: u64 = 8;
@@ -61,9 +64,12 @@ impl Process {
                     self.shards[shard].phase = Phase::Applied(turn);
                 }
                 Phase::Applied(turn) => {
-                    self.submit(core, shard);
+                    if core.sabotage == Sabotage::PutsOffForOthers {
+                        self.submit(core, shard);
+                    }
                     if core.sabotage != Sabotage::NeverExpires {
                         self.look_at_leases(core, shard, &turn);
+                        self.check_nobody_is_put_off(core, shard, &turn);
                     }
                     self.submit(core, shard);
                     return self.plan_next_turn(core, shard);
@@ -123,11 +129,10 @@ impl Process {
         core.rng.shuffle(&mut ready);
         ready.retain(|conn| {
             let socket = self.sockets.get_mut(conn).expect("listed above");
-            let is_ready = !socket.kernel.is_empty() && core.rng.u32(..8) > 0;
-            if is_ready {
+            if !socket.kernel.is_empty() && core.rng.u32(..8) > 0 {
                 socket.completed.append(&mut socket.kernel);
             }
-            is_ready
+            !socket.completed.is_empty()
         });
         ready
     }
@@ -322,7 +327,10 @@ impl Process {
             let conn = self.shards[shard].table.session(session).expect("it came up").conn;
             let conn = self.owner(session, conn);
             if let Some(socket) = self.sockets.get(&conn) {
-                let has_unread = socket.has_unread();
+                let has_unread = match core.sabotage {
+                    Sabotage::PutsOffForOthers => socket.has_unread() || self.has_completions(core, shard),
+                    _ => socket.has_unread(),
+                };
                 if has_unread && core.sabotage != Sabotage::ExpiresUnheard {
                     core.figures.spared += 1;
                     core.note(self.who(), || format!("spares connection {conn}: it has unread input"));
@@ -338,6 +346,27 @@ impl Process {
             let mut effects = Vec::new();
             self.shards[shard].table.expire(turn, session, &mut effects);
             self.carry_out(core, shard, turn, effects);
+        }
+    }
+
+    /// Whether anything waits in the shard's completion queue: of its sessions, or of strangers who flood it.
+    fn has_completions(&self, core: &Core, shard: usize) -> bool {
+        let has_any = |(&conn, socket): (_, &Socket)| {
+            !socket.completed.is_empty() && self.shard_of(core, conn) == shard
+        };
+        core.plan.is_flooded || self.sockets.iter().any(has_any)
+    }
+
+    /// Leases were looked at: who is still overdue has unread input of its own, or was put off for that a moment ago.
+    fn check_nobody_is_put_off(&self, core: &mut Core, shard: usize, turn: &Turn) {
+        let (sessions, _) = self.shards[shard].table.sessions_from(0, u32::MAX);
+        for (session, view) in sessions {
+            let conn = self.owner(session, view.conn);
+            let late_ns = turn.now_ns.saturating_sub(view.last_seen_ns + view.lease.as_ns());
+            let is_heard = self.sockets.get(&conn).is_some_and(Socket::has_unread);
+            if late_ns > LATE_NS_MAX && !is_heard {
+                core.checks.put_off(conn, late_ns);
+            }
         }
     }
 
@@ -450,6 +479,12 @@ impl Process {
         for (conn, segment) in std::mem::take(&mut self.shards[shard].outgoing) {
             core.send(conn, crate::network::Side::Client, segment);
         }
+        // The same enter brings completions, which the shard sees in its next turn.
+        for (&conn, socket) in &mut self.sockets {
+            if core.network.conn(conn).lock % self.shards.len() == shard && core.rng.u32(..4) == 0 {
+                socket.completed.append(&mut socket.kernel);
+            }
+        }
     }
 
     fn plan_next_turn(&mut self, core: &mut Core, shard: usize) {
@@ -461,7 +496,7 @@ impl Process {
             .filter(|_| core.sabotage != Sabotage::NeverExpires)
             .map_or(u64::MAX, |shown_ns| core.hosts[self.host].when_monotonic_shows(shown_ns));
         let is_ours = |conn| self.shard_of(core, conn) == shard;
-        let is_left = self.sockets.iter().any(|(&conn, socket)| !socket.kernel.is_empty() && is_ours(conn));
+        let is_left = self.sockets.iter().any(|(&conn, socket)| socket.has_any() && is_ours(conn));
         let is_busy = is_left || !self.shards[shard].requests.is_empty();
         let pause_ns = if is_busy { core.rng.u64(1..BUSY_NS_MAX) } else { sleep_ns };
         let at_ns = deadline_ns.clamp(now_ns + 1, now_ns + pause_ns);

@@ -3,7 +3,9 @@
 //! The two numbers are seeds. Each fault was searched for from 40 first seeds, 10 000 apart; the worst of these searches ran
 //! the first number of seeds. The test allows the second. A search is reproducible: it fails only after a change.
 
-use sim::Rule::{self, Decision, Frames, Gate, HeardBeforeExpired, Liveness, OneBeliever, Register, Tokens};
+use sim::Rule::{
+    self, Decision, Frames, Gate, HeardBeforeExpired, Liveness, NotPutOff, OneBeliever, Register, Tokens,
+};
 use sim::{Sabotage, Tracing, run};
 
 #[track_caller]
@@ -43,6 +45,11 @@ fn a_server_that_uses_tokens_again_after_a_restart_is_found() {
 #[test]
 fn a_server_that_expires_without_asking_the_socket_is_found() {
     is_found(Sabotage::ExpiresUnheard, 12, 30, &[HeardBeforeExpired]);
+}
+
+#[test]
+fn a_server_that_puts_expiries_off_for_what_others_have_sent_is_found() {
+    is_found(Sabotage::PutsOffForOthers, 1, 5, &[NotPutOff]);
 }
 
 #[test]
