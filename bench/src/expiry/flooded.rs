@@ -34,7 +34,7 @@ const TICK_NS: u64 = 10_000_000;
 pub(super) fn steady(server: SocketAddr, flood: Attack, seconds: u32) -> Result<(Lateness, String)> {
     let lease = Lease::from_ms(LEASE_MS).expect("a positive constant");
     beside(server, flood, || {
-        let mut pairs = Pairs::with(server)?;
+        let mut pairs = Pairs::with(server, false)?;
         let end_ns = now_ns() + u64::from(seconds) * NS_PER_S;
         let gap_ns = u64::from(LEASE_MS) * 1_000_000 / PAIRS as u64;
         let mut next_ns = now_ns();
@@ -57,7 +57,7 @@ pub(super) fn steady(server: SocketAddr, flood: Attack, seconds: u32) -> Result<
 
 /// The leases of a crowd of holders are over at one moment, beside a flood.
 pub(super) fn at_once(server: SocketAddr, flood: Attack, crowd: usize) -> Result<(Lateness, String)> {
-    let mut pairs = Pairs::with(server)?;
+    let mut pairs = Pairs::with(server, true)?;
     let over_ns = now_ns() + as_ns(CROWD_JOINS_MAX);
     for _ in 0..crowd {
         let left_ms = (over_ns - now_ns()) / 1_000_000;

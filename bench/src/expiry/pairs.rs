@@ -25,6 +25,8 @@ pub(super) struct Lateness {
 /// Pairs on locks of their own.
 pub(super) struct Pairs {
     fleet: Fleet,
+    /// Begins the names of these locks: those of earlier pairs may not be free yet.
+    prefix: String,
     pairs: Vec<Pair>,
     /// Which pair a connection of the fleet belongs to.
     of: HashMap<usize, usize>,
@@ -32,6 +34,8 @@ pub(super) struct Pairs {
     lateness: Lateness,
     /// Waiters that are in line and not granted yet.
     waiting: usize,
+    /// Granted waiters go on holding: their ends would be work for the server while others are measured.
+    keeps_waiters: bool,
 }
 
 struct Pair {
@@ -45,14 +49,16 @@ struct Pair {
 }
 
 impl Pairs {
-    pub(super) fn with(server: SocketAddr) -> Result<Self> {
+    pub(super) fn with(server: SocketAddr, keeps_waiters: bool) -> Result<Self> {
         Ok(Self {
             fleet: Fleet::new(server)?,
+            prefix: format!("pair-{}", now_ns()),
             pairs: Vec::new(),
             of: HashMap::new(),
             happened: Vec::new(),
             lateness: Lateness { latencies: Latencies::new(), early: 0, too_slow: 0 },
             waiting: 0,
+            keeps_waiters,
         })
     }
 
@@ -60,7 +66,7 @@ impl Pairs {
     pub(super) fn open(&mut self, lease: Lease) -> Result<()> {
         let number = self.pairs.len();
         let sent_ns = now_ns();
-        let holder = self.fleet.join(numbered_name("pair", number), lease)?;
+        let holder = self.fleet.join(numbered_name(&self.prefix, number), lease)?;
         self.of.insert(holder, number);
         self.pairs.push(Pair { lease, sent_ns, answered_ns: None, holder, waiter: None, is_in_line: false });
         Ok(())
@@ -87,7 +93,7 @@ impl Pairs {
             What::Granted(_) if is_holder => {
                 pair.answered_ns = Some(at_ns);
                 let lease = Lease::from_ms(LEASE_LONG_MS).expect("a positive constant");
-                let waiter = self.fleet.join(numbered_name("pair", number), lease)?;
+                let waiter = self.fleet.join(numbered_name(&self.prefix, number), lease)?;
                 pair.waiter = Some(waiter);
                 self.of.insert(waiter, number);
                 Ok(false)
@@ -108,7 +114,9 @@ impl Pairs {
                     self.lateness.too_slow += 1;
                 }
                 self.of.remove(&index);
-                self.fleet.close(index);
+                if !self.keeps_waiters {
+                    self.fleet.close(index);
+                }
                 Ok(true)
             }
             // The server's word for an expiry.

@@ -63,7 +63,7 @@ pub(crate) struct Plan {
     pub(crate) arm_receive: bool,
     pub(crate) cancel_receive: bool,
     pub(crate) shut_write: bool,
-    /// Nothing is in flight any more: descriptor and record can go.
+    /// See [`Connection::is_at_rest`].
     pub(crate) release: bool,
     /// Nothing in the kernel will call again for this connection: plan it in the next turn too.
     pub(crate) again: bool,
@@ -135,6 +135,11 @@ impl<T> Connection<T> {
         self.is_open() && self.receive == Receive::Armed && !self.paused
     }
 
+    /// Closing, and nothing is in flight: descriptor and record can go.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Closing && self.receive == Receive::Idle && self.flight == Flight::Landed
+    }
+
     /// Output waits for the peer to read.
     pub(crate) fn is_waiting_to_send(&self) -> bool {
         self.blocked || self.flight == Flight::Tracked
@@ -160,7 +165,7 @@ impl<T> Connection<T> {
         self.data.take()
     }
 
-    /// No output and no input from now on. The caller shuts the socket down.
+    /// No output and no input from now on. The caller has the socket shut down.
     pub(crate) fn start_closing(&mut self) -> Option<T> {
         self.output.discard();
         self.mute = true;
@@ -260,7 +265,7 @@ impl<T> Connection<T> {
         Plan {
             cancel_receive: self.receive == Receive::Armed,
             cancel_send: self.flight == Flight::Tracked,
-            release: self.receive == Receive::Idle && self.flight == Flight::Landed,
+            release: self.is_at_rest(),
             again: matches!(self.flight, Flight::Quiet { .. }),
             ..Plan::default()
         }

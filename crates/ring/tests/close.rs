@@ -12,13 +12,38 @@ use ring::{Config, DRAIN_BYTES_MAX, DRAIN_MAX};
 const LAST: &[u8] = b"\x13\x02\x04bye!";
 
 #[test]
-fn a_close_sends_fin_at_once() {
+fn a_close_sends_fin_with_the_next_submission() {
     let mut reactor = reactor(Config::default());
     let (key, mut client) = connect(&mut reactor);
     reactor.wait(Some(Duration::ZERO)).unwrap();
     reactor.close(key);
+    reactor.submit().unwrap();
     assert_eq!(client.read(&mut [0; 8]).unwrap(), 0, "no turn was needed");
     settle(&mut reactor);
+}
+
+#[test]
+fn a_thousand_that_are_closed_at_once_hold_up_no_answer_and_are_all_let_go() {
+    let mut reactor = reactor(Config::default());
+    let mut many: Vec<_> = (0..1000).map(|_| connect(&mut reactor)).collect();
+    let (last, mut client) = connect(&mut reactor);
+    reactor.wait(Some(Duration::ZERO)).unwrap();
+    many.iter().for_each(|(key, _)| drop(reactor.close(*key)));
+    reactor.send(last, b"answer");
+    reactor.submit().unwrap();
+    let mut open = 0;
+    for (_, other) in &mut many {
+        other.set_nonblocking(true).unwrap();
+        open += usize::from(other.read(&mut [0; 8]).is_err());
+    }
+    assert!(open > 500, "only {open} of 1000 were left for later turns");
+    client.read_exact(&mut [0; 6]).unwrap();
+    drive(&mut reactor, |_, seen| panic!("{seen:?}"), |reactor| reactor.closing() == 0);
+    assert_eq!(reactor.open(), 1);
+    for (_, other) in &mut many {
+        other.set_nonblocking(false).unwrap();
+        assert_eq!(other.read(&mut [0; 8]).unwrap(), 0);
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Worker {
     /// Appends a frame, `times` times, to a session's output.
     pub(super) fn send(&mut self, key: Key, frame: &[u8], times: usize) {
         match self.reactor.get_mut(key).and_then(|connection| connection.secured.as_mut()) {
-            None => (0..times).for_each(|_| self.reactor.send(key, frame)),
+            None => self.reactor.send_repeated(key, frame, times),
             Some(secured) => {
                 let Buffers { plaintext, records } = &mut self.buffers;
                 plaintext.clear();
