@@ -27,6 +27,7 @@ mod run;
 mod server;
 mod settings;
 mod shard;
+mod signals;
 mod systemd;
 mod tls;
 mod vital;

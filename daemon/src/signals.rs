@@ -1,0 +1,71 @@
+//! Signals that this process relies on, whatever its parent has blocked.
+//!
+//! A mask of blocked signals outlives exec. Some parents leave one behind: service wrappers, test runners, programs that fork
+//! from a thread that takes no signals.
+
+use std::io;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
+/// The signals that the parent has blocked for this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ParentsMask(SigSet);
+
+/// Unblocks signals in this thread and in those that it starts from now on.
+///
+/// Comes before the first thread, which would keep the parent's mask, and after the handlers: what is pending comes at once.
+pub(crate) fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<ParentsMask> {
+    let mut set = SigSet::empty();
+    for signal in relied_on {
+        set.add(Signal::try_from(signal.as_raw())?);
+    }
+    Ok(ParentsMask(set.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?))
+}
+
+impl ParentsMask {
+    /// Runs `start` under the parent's mask: a process that it starts gets the mask that it would have had without us.
+    /// What comes meanwhile to this thread comes right after.
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub(crate) fn lend<T>(&self, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let _back = TakenBack(self.0.thread_swap_mask(SigmaskHow::SIG_SETMASK)?);
+        start()
+    }
+}
+
+/// Puts a mask back in place when dropped.
+struct TakenBack(SigSet);
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        self.0.thread_set_mask().expect("a mask that was in place is a valid one");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// The mask of a process that this thread starts.
+    fn mask_of_a_child() -> io::Result<String> {
+        let output = Command::new("grep").args(["SigBlk", "/proc/self/status"]).output()?;
+        Ok(String::from_utf8(output.stdout).unwrap().trim_start_matches("SigBlk:").trim().into())
+    }
+
+    #[test]
+    fn what_is_relied_on_is_unblocked_also_in_later_threads_and_a_child_gets_what_the_parent_had_blocked() {
+        // The mask is this thread's alone: other tests do not see it.
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGTERM);
+        blocked.add(Signal::SIGUSR2);
+        blocked.thread_set_mask().unwrap();
+        let parents = unblock(&[rustix::process::Signal::TERM, rustix::process::Signal::CHILD]).unwrap();
+        let later = thread::spawn(|| SigSet::thread_get_mask().unwrap()).join().unwrap();
+        assert!(!later.contains(Signal::SIGTERM) && later.contains(Signal::SIGUSR2));
+        assert_eq!(mask_of_a_child().unwrap(), "0000000000000800");
+        assert_eq!(parents.lend(mask_of_a_child).unwrap(), "0000000000004800");
+        assert_eq!(SigSet::thread_get_mask().unwrap(), later, "the mask is taken back");
+    }
+}
