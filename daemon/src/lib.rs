@@ -29,6 +29,7 @@ mod settings;
 mod shard;
 mod signals;
 mod systemd;
+mod threads;
 mod tls;
 mod vital;
 

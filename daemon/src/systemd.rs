@@ -2,32 +2,52 @@
 //!
 //! A thread of its own tells it: a manager that hangs takes no messages, and must not hold up signals and health checks.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::{self, SyncSender};
-use std::thread;
 
-use sd_notify::NotifyState;
 use tracing::warn;
+
+use crate::{clock, threads};
 
 /// Messages that wait for the manager to take them: those of the start, of a few reloads, and of the end.
 const WAITING_MAX: usize = 16;
 
-type Message = Vec<NotifyState<'static>>;
+const NS_PER_US: u64 = 1_000;
 
 /// The way to the service manager, where there is one.
 #[derive(Debug, Clone)]
-pub(crate) struct Manager(Option<SyncSender<Message>>);
+pub(crate) struct Manager(Option<SyncSender<String>>);
 
 impl Manager {
     /// Starts the thread that tells it.
+    ///
+    /// # Errors
+    ///
+    /// As [`threads::start`].
     pub(crate) fn start() -> io::Result<Self> {
-        if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self(None));
+        };
+        if std::env::var_os("WATCHDOG_USEC").is_some() {
+            warn!(
+                "the service manager waits for signs of life, which monolock does not give: unset WatchdogSec="
+            );
         }
-        let (tell, told) = mpsc::sync_channel::<Message>(WAITING_MAX);
-        thread::Builder::new().name("notify".into()).spawn(move || {
+        let address = match address(&name) {
+            Ok(address) => address,
+            Err(problem) => {
+                warn!("NOTIFY_SOCKET={}: {problem}: the service manager is told nothing", name.display());
+                return Ok(Self(None));
+            }
+        };
+        let (tell, told) = mpsc::sync_channel::<String>(WAITING_MAX);
+        threads::start("notify", move || {
             for message in told {
-                if let Err(error) = sd_notify::notify(&message) {
+                if let Err(error) = send(&address, &message) {
                     warn!(%error, "the service manager cannot be told");
                 }
             }
@@ -37,27 +57,44 @@ impl Manager {
 
     /// The port is open, or a reload is done.
     pub(crate) fn ready(&self) {
-        self.tell(vec![NotifyState::Ready]);
+        self.tell("READY=1\n".into());
     }
 
     /// A reload begins.
     pub(crate) fn reloading(&self) {
-        match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(vec![NotifyState::Reloading, now]),
-            Err(error) => warn!(%error, "the service manager is not told of the reload"),
-        }
+        let now_us = clock::monotonic_ns() / NS_PER_US;
+        self.tell(format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
     }
 
     /// Shutdown has begun.
     pub(crate) fn stopping(&self) {
-        self.tell(vec![NotifyState::Stopping]);
+        self.tell("STOPPING=1\n".into());
     }
 
-    fn tell(&self, message: Message) {
+    fn tell(&self, message: String) {
         if let Some(tell) = &self.0
             && tell.try_send(message).is_err()
         {
             warn!("the service manager takes no messages: it is not told any more until it does");
         }
     }
+}
+
+/// The socket of a name: `/path`, or `@` and the name of an abstract one.
+fn address(name: &OsStr) -> Result<SocketAddr, String> {
+    match name.as_bytes() {
+        [b'/', ..] => SocketAddr::from_pathname(name).map_err(|error| error.to_string()),
+        [b'@', name @ ..] if !name.is_empty() => {
+            SocketAddr::from_abstract_name(name).map_err(|error| error.to_string())
+        }
+        _ => {
+            Err("neither a path from the root nor @ and a name, and other kinds of sockets are not supported"
+                .into())
+        }
+    }
+}
+
+fn send(address: &SocketAddr, message: &str) -> io::Result<()> {
+    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), address)?;
+    Ok(())
 }

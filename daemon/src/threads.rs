@@ -1,0 +1,124 @@
+//! Threads. Where a unit (TasksMax), a user (RLIMIT_NPROC) or the machine has no more of them, none can be started: work that
+//! must go on then has its thread from the start.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::oneshot;
+
+/// Starts a named thread.
+///
+/// # Errors
+///
+/// Where there are no more threads; the error says what to look at.
+pub(crate) fn start(
+    name: impl Into<String>,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(body).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let limits = "too many threads or processes: look at the unit's TasksMax= and at ulimit -u";
+            io::Error::new(error.kind(), format!("{error}: {limits}"))
+        }
+        _ => error,
+    })
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that wait, for disks or for shards, in the place of the control thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Workers(SyncSender<Job>);
+
+/// Why there is no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotDone {
+    #[error("too many requests at once")]
+    Busy,
+    #[error("an error of the server itself, which its log tells of")]
+    Panicked,
+}
+
+impl Workers {
+    /// Starts `count` threads. `waiting_max` jobs may wait for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`].
+    pub(crate) fn start(name: &str, count: usize, waiting_max: usize) -> io::Result<Self> {
+        let (queue, jobs) = mpsc::sync_channel(waiting_max);
+        let jobs = Arc::new(Mutex::new(jobs));
+        for _ in 0..count {
+            let jobs = Arc::clone(&jobs);
+            start(name, move || work(&jobs))?;
+        }
+        Ok(Self(queue))
+    }
+
+    /// Runs a job on one of the threads. It is done also when nobody waits for it any more.
+    ///
+    /// # Errors
+    ///
+    /// When too many jobs wait already, or the job panics.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        let (done, is_done) = oneshot::channel();
+        // Whoever asked may have gone.
+        let job = Box::new(move || drop(done.send(job())));
+        self.0.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => NotDone::Busy,
+            TrySendError::Disconnected(_) => unreachable!("the threads end after the last sender"),
+        })?;
+        is_done.await.map_err(|_| NotDone::Panicked)
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>) {
+    loop {
+        // One of the idle threads waits for a job, and the others for their turn to.
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        // What panicked is dropped, and the thread is there for the next.
+        let _ = catch_unwind(AssertUnwindSafe(job));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn jobs_wait_for_a_thread_and_one_too_many_is_refused_at_once() {
+        let workers = Workers::start("worker", 1, 1).unwrap();
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, wait) = mpsc::sync_channel::<()>(0);
+        let under_way = workers.run(move || {
+            begun.send(()).unwrap();
+            wait.recv().unwrap_err();
+            1
+        });
+        let waiting = async {
+            has_begun.await.unwrap();
+            let waiting = workers.run(|| 2);
+            let refused = async {
+                assert_eq!(workers.run(|| 3).await, Err(NotDone::Busy));
+                drop(go_on);
+            };
+            tokio::join!(waiting, refused).0
+        };
+        assert_eq!(tokio::join!(under_way, waiting), (Ok(1), Ok(2)));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_costs_no_thread() {
+        let workers = Workers::start("worker", 1, 1).unwrap();
+        let panicked = workers.run(|| -> u8 { panic!("on purpose") }).await;
+        assert_eq!(panicked, Err(NotDone::Panicked));
+        assert_eq!(workers.run(|| 2).await, Ok(2));
+    }
+}
