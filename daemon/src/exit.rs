@@ -9,6 +9,9 @@ pub(crate) const USAGE: u8 = 64;
 /// Something that the system does not offer, io_uring above all: EX_UNAVAILABLE.
 pub(crate) const UNAVAILABLE: u8 = 69;
 
+/// An error in monolock itself: EX_SOFTWARE.
+pub(crate) const SOFTWARE: u8 = 70;
+
 /// An error of the operating system: EX_OSERR.
 pub(crate) const OS_ERROR: u8 = 71;
 

@@ -61,6 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn serve(settings: &ServeSettings) -> ExitCode {
+    vital::install_hook();
     let _logging = match Logging::start(settings.log_level, settings.log_format) {
         Ok(logging) => logging,
         Err(error) => return fail(exit::OS_ERROR, &format!("cannot start the log's thread: {error}")),

@@ -47,7 +47,7 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Files(#[from] LoadError),
     #[error("-audit-log {0}")]
-    Audit(#[from] audit::OpenError),
+    Audit(#[from] audit::StartError),
     #[error("{0}")]
     Capacity(capacity::TooFewDescriptors),
     #[error(transparent)]
@@ -65,8 +65,12 @@ impl ServeError {
             // Neither missing nor forbidden: descriptors, for one.
             Self::Ring(ring::Unavailable::Other { .. }) => exit::OS_ERROR,
             Self::Ring(_) => exit::UNAVAILABLE,
-            Self::Files(_) | Self::Audit(_) => exit::CONFIG,
-            Self::Capacity(_) | Self::Listen(_) | Self::Admin(_) | Self::System { .. } => exit::OS_ERROR,
+            Self::Files(_) | Self::Audit(audit::StartError::Open(_)) => exit::CONFIG,
+            Self::Audit(audit::StartError::Thread { .. })
+            | Self::Capacity(_)
+            | Self::Listen(_)
+            | Self::Admin(_)
+            | Self::System { .. } => exit::OS_ERROR,
         }
     }
 }
@@ -237,12 +241,8 @@ impl Running {
         self.reloads.abort();
         self.gate.shut_down();
         self.shards.wake();
-        let (intake, shards) = (self.intake, self.shards);
-        let stopping = tokio::task::spawn_blocking(move || {
-            intake.stop();
-            shards.join();
-        });
-        stopping.await.expect("stopping does not panic");
+        self.intake.stop().await;
+        self.shards.ended().await;
         info!("every session is ended");
         let flush = async {
             if let Some(audit) = self.audit {

@@ -15,7 +15,6 @@ mod writer;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use locks::Reason;
@@ -26,6 +25,7 @@ use tokio::time::timeout;
 use tracing::error;
 
 use crate::peer::Peer;
+use crate::threads;
 use destination::Sink;
 use recorder::Backlog;
 use writer::{Order, Writer};
@@ -108,26 +108,40 @@ pub(crate) struct Log {
     backlog: Arc<Backlog>,
 }
 
+/// Why the log does not start. Its text starts with the target.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{target}: cannot start the thread that writes it: {error}")]
+    Thread { target: Target, error: std::io::Error },
+}
+
 /// Opens the target and starts the writer's thread.
 ///
 /// # Errors
 ///
 /// When the target cannot be opened, or the thread not be started.
-pub(crate) fn start(target: &Target) -> Result<(Log, Recorder), OpenError> {
+pub(crate) fn start(target: &Target) -> Result<(Log, Recorder), StartError> {
     let destination = destination::open(target)?;
     let (recorder, queue, backlog) = recorder::new(EVENTS_MAX);
     let (orders, take_orders) = mpsc::channel(ORDERS_MAX);
     let writer = Writer::new(target.to_string(), destination, queue, take_orders, Arc::clone(&backlog));
-    let no_thread = |error| OpenError {
-        target: target.clone(),
-        problem: format!("cannot start the thread that writes it: {error}"),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(no_thread)?;
+    let no_thread = |error| StartError::Thread { target: target.clone(), error };
+    let (ready, is_ready) = std::sync::mpsc::channel();
     // Its panic does not end the process: locks go on, and each event from then on is counted as dropped.
-    thread::Builder::new()
-        .name("audit".into())
-        .spawn(move || runtime.block_on(writer.run()))
-        .map_err(no_thread)?;
+    let body = move || {
+        let built = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        match built {
+            Ok(runtime) => {
+                ready.send(Ok(())).expect("the starter waits for this");
+                runtime.block_on(writer.run());
+            }
+            Err(error) => ready.send(Err(error)).expect("the starter waits for this"),
+        }
+    };
+    threads::start("audit", body).map_err(no_thread)?;
+    is_ready.recv().expect("the thread reports before it ends").map_err(no_thread)?;
     Ok((Log { target: target.clone(), orders, backlog }, recorder))
 }
 

@@ -14,7 +14,6 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
@@ -97,13 +96,13 @@ type Listeners = Arc<[TcpListener]>;
 
 /// Intake threads with their rings set up, waiting for the listeners.
 pub(crate) struct Prepared {
-    threads: Vec<(mpsc::Sender<Listeners>, JoinHandle<()>)>,
+    threads: Vec<(mpsc::Sender<Listeners>, vital::Thread)>,
     stop: watch::Sender<bool>,
 }
 
 /// Intake threads at work.
 pub(crate) struct Intake {
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<vital::Thread>,
     listeners: Listeners,
     stop: watch::Sender<bool>,
 }
@@ -126,9 +125,9 @@ fn start_thread(
     listeners: mpsc::Receiver<Listeners>,
     context: Context,
     stopped: watch::Receiver<bool>,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<vital::Thread> {
     let (ready, is_ready) = mpsc::channel();
-    let thread = vital::spawn(format!("intake-{index}"), move || {
+    let thread = vital::start(format!("intake-{index}"), move || {
         let mut ring = tokio_uring::uring_builder();
         ring.setup_cqsize(RING_COMPLETIONS);
         let mut builder = tokio_uring::builder();
@@ -163,7 +162,7 @@ impl Prepared {
 impl Intake {
     /// Closes the port at once, answers every connection still in set-up with `0x01`, and waits until all threads are done:
     /// about [`ring::DRAIN_MAX`] at most.
-    pub(crate) fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         for listener in self.listeners.iter() {
             // Ends LISTEN whoever else has the socket open: clients are refused and do not queue at a server that goes.
@@ -171,7 +170,7 @@ impl Intake {
         }
         drop(self.listeners);
         for thread in self.threads {
-            thread.join().expect("a vital thread ends the process when it panics");
+            thread.ended().await;
         }
     }
 }

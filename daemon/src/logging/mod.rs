@@ -10,6 +10,7 @@ pub(crate) mod queue;
 
 use std::io;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Subscriber, subscriber};
@@ -20,6 +21,9 @@ use queue::{Flush, LinesLost};
 
 /// Of the one log that [`Logging::start`] started.
 static LINES_LOST: OnceLock<LinesLost> = OnceLock::new();
+
+/// Of the same log.
+static FLUSH: OnceLock<Flush> = OnceLock::new();
 
 /// The least important events that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,7 @@ impl Logging {
     pub(crate) fn start(level: LogLevel, format: LogFormat) -> io::Result<Self> {
         let (lines, flush) = queue::start(io::stderr())?;
         LINES_LOST.set(lines.lost()).expect("logging starts once");
+        FLUSH.set(flush.clone()).expect("logging starts once");
         match format {
             LogFormat::Text => subscriber::set_global_default(text(level, lines)),
             LogFormat::Json => subscriber::set_global_default(json(level, lines)),
@@ -64,6 +69,18 @@ impl Logging {
 /// How many lines were dropped since the start.
 pub(crate) fn lines_lost_total() -> u64 {
     LINES_LOST.get().map_or(0, LinesLost::total)
+}
+
+/// Whether events have somewhere to go.
+pub(crate) fn has_started() -> bool {
+    FLUSH.get().is_some()
+}
+
+/// Waits until what was logged so far is written, at most for `time_max`.
+pub(crate) fn flush(time_max: Duration) {
+    if let Some(flush) = FLUSH.get() {
+        flush.wait(time_max);
+    }
 }
 
 fn text<W: for<'w> MakeWriter<'w> + Send + Sync + 'static>(

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::escape;
+use crate::threads;
 
 /// Lines that wait for the writer. A second of a busy log; at the usual 200 bytes a line, 800 KB at most.
 const LINES_MAX: usize = 4_096;
@@ -38,7 +39,7 @@ pub(crate) struct Lines {
 pub(super) struct LinesLost(Arc<AtomicU64>);
 
 /// Waits, when dropped, until what was queued is written, but not forever.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Flush {
     queue: SyncSender<Message>,
 }
@@ -46,7 +47,7 @@ pub(crate) struct Flush {
 /// Starts the thread that writes to `writer`.
 pub(crate) fn start(writer: impl Write + Send + 'static) -> io::Result<(Lines, Flush)> {
     let (queue, take) = mpsc::sync_channel(LINES_MAX);
-    thread::Builder::new().name("log".into()).spawn(move || write_lines(&take, writer))?;
+    threads::start("log", move || write_lines(&take, writer))?;
     Ok((Lines { queue: queue.clone(), lost: LinesLost::default() }, Flush { queue }))
 }
 

@@ -13,7 +13,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use protocol::Acquire;
@@ -82,7 +81,7 @@ struct Door {
 
 /// The running shard threads.
 pub(crate) struct Threads {
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<vital::Thread>,
     wakers: Vec<Waker>,
 }
 
@@ -119,7 +118,7 @@ pub(crate) fn start(
         let (ask, asked) = questions::inbox();
         let (ready, is_ready) = mpsc::channel();
         let (settings, audit, published) = (settings.clone(), audit.cloned(), Arc::clone(published));
-        let thread = vital::spawn(format!("shard-{index}"), move || {
+        let thread = vital::start(format!("shard-{index}"), move || {
             if let Some(cpu) = cpu {
                 pin_to(cpu);
             }
@@ -173,10 +172,10 @@ impl Threads {
     }
 
     /// Waits until every shard has ended its sessions. Only after the gate was shut and the last [`Shards`] dropped.
-    pub(crate) fn join(self) {
+    pub(crate) async fn ended(self) {
         self.wake();
         for thread in self.threads {
-            thread.join().expect("a vital thread ends the process when it panics");
+            thread.ended().await;
         }
     }
 }
