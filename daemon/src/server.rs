@@ -24,6 +24,7 @@ use crate::reload::{Files, LoadError};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
 use crate::systemd::Manager;
+use crate::threads::Workers;
 use crate::{audit, exit, vital};
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
@@ -187,12 +188,14 @@ impl Running {
             shard::start(&shard_settings, recorder.as_ref(), &published)?;
 
         let counters = Arc::new(IntakeCounters::default());
-        let state = OpsState::new(Sources {
+        let sources = Sources {
             shards: published,
             intake: Arc::clone(&counters),
             reloads: files.status(),
             audit_dropped: audit.as_deref().map(audit::Log::dropped),
-        });
+        };
+        let state = OpsState::new(sources)
+            .map_err(|error| ServeError::System { what: "the thread that writes metrics out", error })?;
         let ops_listeners = match &settings.ops_listen {
             Some(address) => listener::bind_all(address, "-ops-listen").await?,
             None => Vec::new(),
@@ -201,6 +204,8 @@ impl Running {
             settings.ops_listen.as_ref().map(|_| display(listener::addresses(&ops_listeners)));
         let ops = ops::spawn(ops_listeners, state.clone());
         let admin = admin::start(settings, questions).await?;
+        let reloader = Workers::start("reload", 1, 1)
+            .map_err(|error| ServeError::System { what: "the thread that reloads files", error })?;
 
         let places = capacity.places();
         let draining = Arc::new(Semaphore::new(intake::DRAINING_MAX));
@@ -230,7 +235,7 @@ impl Running {
             "listening"
         );
         manager.ready();
-        let reloads = tokio::spawn(reload_at(hangup, files, manager.clone()));
+        let reloads = tokio::spawn(reload_at(hangup, files, reloader, manager.clone()));
         let has_ops = settings.ops_listen.is_some();
         Ok(Self { gate, shards: shard_threads, intake, ops, admin, has_ops, state, reloads, audit })
     }
@@ -255,12 +260,12 @@ impl Running {
 }
 
 /// Reloads the files at each SIGHUP. Signals during a reload make one more.
-async fn reload_at(mut hangup: Signal, files: Files, manager: Manager) {
+async fn reload_at(mut hangup: Signal, files: Files, reloader: Workers, manager: Manager) {
     let mut files = files;
     while hangup.recv().await.is_some() {
         manager.reloading();
         // Disks may be slow, and this thread answers probes.
-        let reloading = tokio::task::spawn_blocking(move || {
+        let reloading = reloader.run(move || {
             files.reload();
             files
         });

@@ -31,6 +31,7 @@ use crate::http::{self, Listener, Remote, Service};
 use crate::listener::{self, BindError};
 use crate::settings::{AdminAddress, AdminSettings, HostName, ServeSettings};
 use crate::shard::Questions;
+use crate::threads::Workers;
 use answer::Answers;
 use call::Call;
 pub(crate) use call::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
@@ -45,8 +46,11 @@ const CONNECTIONS_MAX: usize = 12;
 /// How long a connection may last: a listing's time, and as long again to send it.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Calls at once, each on a thread of its own, also when their connections have gone.
-const CALLS_MAX: usize = 32;
+/// Calls at once: one may be a listing, and the others wait long only for shards that hang.
+const THREADS: usize = 8;
+
+/// Calls that wait for a thread, also when their connections have gone.
+const WAITING_MAX: usize = 24;
 
 /// How long a listing waits for its turn. There is one at a time, since one of a million locks takes a third of a GB.
 const LISTING_TURN_WAIT: Duration = Duration::from_secs(5);
@@ -67,6 +71,8 @@ pub(crate) enum StartError {
     Port(#[from] BindError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error("cannot start the admin API's threads: {0}")]
+    Threads(#[from] std::io::Error),
 }
 
 /// Opens the API's address, if it has one, and serves it.
@@ -89,7 +95,7 @@ pub(crate) async fn start(settings: &ServeSettings, questions: Questions) -> Res
     };
     let service = Service {
         name: "admin API",
-        router: router(hosts.clone(), Answers::new(settings, questions)),
+        router: router(hosts.clone(), Answers::new(settings, questions))?,
         connections_max: CONNECTIONS_MAX,
         connection_time_max: CONNECTION_TIME_MAX,
     };
@@ -111,19 +117,19 @@ fn warn_if_open(listeners: &[TcpListener]) {
 struct Context {
     hosts: Vec<HostName>,
     answers: Arc<Answers>,
-    calls: Arc<Semaphore>,
+    workers: Workers,
     listings: Arc<Semaphore>,
 }
 
-fn router(hosts: Vec<HostName>, answers: Answers) -> Router {
+fn router(hosts: Vec<HostName>, answers: Answers) -> std::io::Result<Router> {
     let context = Context {
         hosts,
         answers: Arc::new(answers),
-        calls: Arc::new(Semaphore::new(CALLS_MAX)),
+        workers: Workers::start("admin", THREADS, WAITING_MAX)?,
         listings: Arc::new(Semaphore::new(1)),
     };
     // The paths are taken apart by `call`: a name is to be refused, not repaired, when its encoding is wrong.
-    Router::new().fallback(handle).with_state(Arc::new(context))
+    Ok(Router::new().fallback(handle).with_state(Arc::new(context)))
 }
 
 async fn handle(
@@ -163,15 +169,10 @@ async fn answer(context: &Context, call: Call, remote: Remote) -> Result<Bytes, 
         Call::List(_) => Some(listing_turn(&context.listings).await?),
         _ => None,
     };
-    let permit = Arc::clone(&context.calls)
-        .try_acquire_owned()
-        .map_err(|_| Refusal::unavailable("too many calls at once"))?;
     let answers = Arc::clone(&context.answers);
-    let answer = move || {
-        let _until_answered = permit;
-        answers.answer(call, remote).map(|text| Bytes::from_owner(Body { text, _until_sent: turn }))
-    };
-    tokio::task::spawn_blocking(answer).await.expect("answering does not panic")
+    let answer =
+        move || answers.answer(call, remote).map(|text| Bytes::from_owner(Body { text, _until_sent: turn }));
+    context.workers.run(answer).await.unwrap_or_else(|problem| Err(problem.into()))
 }
 
 /// What is sent, and for a listing its turn: the next one begins when this one's memory is free.

@@ -3,6 +3,7 @@
 use axum::http::{Method, StatusCode};
 
 use crate::shard::NoAnswer;
+use crate::threads::NotDone;
 
 /// An answer other than 200.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,5 +34,16 @@ impl Refusal {
 impl From<NoAnswer> for Refusal {
     fn from(no_answer: NoAnswer) -> Self {
         Self::unavailable(no_answer.to_string())
+    }
+}
+
+impl From<NotDone> for Refusal {
+    fn from(not_done: NotDone) -> Self {
+        let status = match not_done {
+            NotDone::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            // Whether an action was done is not known.
+            NotDone::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, not_done.to_string())
     }
 }

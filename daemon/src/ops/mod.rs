@@ -2,6 +2,7 @@
 
 mod readiness;
 
+use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,13 +10,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::http::{self, Listener, Service};
 use crate::metrics::{Exposition, Published, Sources};
+use crate::threads::Workers;
 use readiness::{Lifecycle, Phase, failing_checks};
 
 /// The text format of Prometheus.
@@ -28,6 +30,9 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
 /// sessions.
 const CONNECTIONS_MAX: usize = 16;
 
+/// Scrapes that may wait for the one under way, which takes milliseconds: as many as a listener has connections.
+const SCRAPES_MAX: usize = CONNECTIONS_MAX;
+
 /// What the endpoints answer from. Clones are of the same state.
 #[derive(Clone)]
 pub(crate) struct OpsState(Arc<Inner>);
@@ -35,15 +40,22 @@ pub(crate) struct OpsState(Arc<Inner>);
 struct Inner {
     lifecycle: Lifecycle,
     shards: Vec<Arc<Published>>,
-    exposition: Mutex<Exposition>,
+    exposition: Arc<Mutex<Exposition>>,
+    /// A look at a hundred thousand open files takes its time, and the control thread also answers probes and signals.
+    renderer: Workers,
 }
 
 impl OpsState {
     /// The state of a server that starts.
-    pub(crate) fn new(sources: Sources) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// As [`threads::start`](crate::threads::start).
+    pub(crate) fn new(sources: Sources) -> io::Result<Self> {
         let shards = sources.shards.clone();
-        let exposition = Mutex::new(Exposition::new(sources));
-        Self(Arc::new(Inner { lifecycle: Lifecycle::default(), shards, exposition }))
+        let exposition = Arc::new(Mutex::new(Exposition::new(sources)));
+        let renderer = Workers::start("metrics", 1, SCRAPES_MAX)?;
+        Ok(Self(Arc::new(Inner { lifecycle: Lifecycle::default(), shards, exposition, renderer })))
     }
 
     /// The protocol's port is open.
@@ -77,11 +89,13 @@ fn router(state: OpsState) -> Router {
         .with_state(state)
 }
 
-async fn metrics(State(state): State<OpsState>) -> impl IntoResponse {
-    // Not on this thread, which also answers probes and signals: a look at a hundred thousand open files takes its time.
-    let render = move || state.0.exposition.lock().unwrap_or_else(PoisonError::into_inner).render();
-    let text = tokio::task::spawn_blocking(render).await.expect("rendering does not panic");
-    ([(header::CONTENT_TYPE, METRICS_TYPE)], text)
+async fn metrics(State(state): State<OpsState>) -> Response {
+    let exposition = Arc::clone(&state.0.exposition);
+    let render = move || exposition.lock().unwrap_or_else(PoisonError::into_inner).render();
+    match state.0.renderer.run(render).await {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+        Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("{problem}\n")).into_response(),
+    }
 }
 
 async fn healthz(State(state): State<OpsState>) -> impl IntoResponse {
@@ -124,7 +138,8 @@ mod tests {
     impl Server {
         async fn start() -> Self {
             let shard = Arc::<Published>::default();
-            let state = OpsState::new(Sources { shards: vec![Arc::clone(&shard)], ..Sources::default() });
+            let state =
+                OpsState::new(Sources { shards: vec![Arc::clone(&shard)], ..Sources::default() }).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();

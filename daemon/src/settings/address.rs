@@ -2,8 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+
+use tokio::sync::oneshot;
+
+use crate::threads;
 
 /// `host:port`: `:9090`, `localhost:7070`, `[::1]:7070`. An empty host and both wildcards stand for every address of the
 /// machine, IPv4 and IPv6.
@@ -34,7 +38,7 @@ impl ListenAddress {
             Host::Ip(ip) => Ok(vec![(*ip, port).into()]),
             Host::Name(name) => {
                 let mut addresses: Vec<SocketAddr> = Vec::new();
-                for address in tokio::net::lookup_host((name.as_str(), port)).await? {
+                for address in look_up(name.clone(), port).await? {
                     if !addresses.contains(&address) {
                         addresses.push(address);
                     }
@@ -50,6 +54,21 @@ impl ListenAddress {
             Host::Wildcard => Self { host: Host::Name("localhost".into()), port: self.port },
             Host::Ip(_) | Host::Name(_) => self.clone(),
         }
+    }
+}
+
+/// Looks a name up, on a thread of its own. Where there are no more threads the caller waits: that is better than no answer.
+async fn look_up(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let look_up = move |name: &str| Ok((name, port).to_socket_addrs()?.collect());
+    let (found, is_found) = oneshot::channel();
+    let on_a_thread = {
+        let name = name.clone();
+        // Whoever asked may have given up.
+        threads::start("lookup", move || drop(found.send(look_up(&name))))
+    };
+    match on_a_thread {
+        Ok(_) => is_found.await.unwrap_or_else(|_| Err(io::Error::other("the look-up failed"))),
+        Err(_) => look_up(&name),
     }
 }
 

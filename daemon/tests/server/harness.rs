@@ -148,15 +148,7 @@ impl Server {
 
     /// A request to the ops endpoints: status and body.
     pub(crate) fn request(&self, method: &str, path: &str) -> (u16, String) {
-        let mut stream =
-            TcpStream::connect(self.ops.expect("ops endpoints are on")).expect("the ops port is open");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("a whole answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("an HTTP status");
-        (status, body.to_owned())
+        http(self.ops.expect("ops endpoints are on"), method, path)
     }
 
     /// The value of one series of `/metrics`, named as it stands there.
@@ -178,6 +170,18 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A request: status and body.
+pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("the port is open");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("a whole answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("an HTTP status");
+    (status, body.to_owned())
 }
 
 /// The value of `key=value` in a text log line.

@@ -22,4 +22,5 @@ mod secured;
 mod setups;
 mod shutdown;
 mod start;
+mod threads;
 mod tls;
