@@ -38,7 +38,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use logging::Logging;
-use server::Ended;
+use server::{Control, Ended};
 use settings::{Ending, Invocation, ServeSettings};
 use tracing::{error, warn};
 
@@ -62,6 +62,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn serve(settings: &ServeSettings) -> ExitCode {
     vital::install_hook();
+    let control = match Control::new() {
+        Ok(control) => control,
+        Err(error) => return fail(error.exit_status(), &error.to_string()),
+    };
     let _logging = match Logging::start(settings.log_level, settings.log_format) {
         Ok(logging) => logging,
         Err(error) => return fail(exit::OS_ERROR, &format!("cannot start the log's thread: {error}")),
@@ -69,7 +73,7 @@ fn serve(settings: &ServeSettings) -> ExitCode {
     for name in settings::unknown_variables() {
         warn!(name, "a variable that is none of monolock's: mistyped? monolock --help lists what there is");
     }
-    match server::serve(settings) {
+    match control.serve(settings) {
         Ok(Ended::InOrder) => ExitCode::SUCCESS,
         Ok(Ended::AtOnce) => ExitCode::from(exit::INTERRUPTED),
         Err(error) => {

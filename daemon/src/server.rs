@@ -4,9 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal as RawSignal;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -25,7 +26,7 @@ use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
 use crate::systemd::Manager;
 use crate::threads::Workers;
-use crate::{audit, exit, vital};
+use crate::{audit, exit, signals, vital};
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);
@@ -94,31 +95,59 @@ pub(crate) enum Ended {
     AtOnce,
 }
 
-/// Runs the server until a signal ends it.
-pub(crate) fn serve(settings: &ServeSettings) -> Result<Ended, ServeError> {
-    let _ends_the_process = vital::this_thread();
-    let descriptors = capacity::raise_descriptor_limit();
-    if !ring::probe()?.min_wait {
-        info!(
-            "this kernel has no minimum wait for io_uring (Linux 6.12 has): more CPU time at some 10000 heartbeats a second"
-        );
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| ServeError::System { what: "the control thread's runtime", error })?;
-    let ended = runtime.block_on(control(settings, descriptors));
-    // Nobody waits for a name look-up, or for a shutdown that was cut short.
-    runtime.shutdown_background();
-    ended
+/// What is there before the first thread: a runtime, and handlers of the signals that the server relies on.
+///
+/// They are the server's commands: it takes them also where its parent has ignored or blocked them, as nohup does with SIGHUP.
+pub(crate) struct Control {
+    runtime: Runtime,
+    signals: Signals,
+    hangup: Signal,
+    /// A log that may not grow any more (RLIMIT_FSIZE) is an error for its writer, as a full disk is, and not the server's end.
+    _file_size: Signal,
 }
 
-async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, ServeError> {
-    let no_signals = |error| ServeError::System { what: "signal handling", error };
-    let mut signals = Signals::new().map_err(no_signals)?;
-    let hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
-    // A log that may not grow any more (RLIMIT_FSIZE) is an error for its writer, as a full disk is, and not the server's end.
-    let _no_end = signal(SignalKind::from_raw(RawSignal::XFSZ.as_raw())).map_err(no_signals)?;
+impl Control {
+    /// Comes before the first thread, which would keep the parent's mask of signals.
+    pub(crate) fn new() -> Result<Self, ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| ServeError::System { what: "the control thread's runtime", error })?;
+        let handled = || {
+            let _context = runtime.enter();
+            let handlers = (Signals::new()?, signal(SignalKind::hangup())?, handler(RawSignal::XFSZ)?);
+            signals::unblock(&[RawSignal::TERM, RawSignal::INT, RawSignal::HUP, RawSignal::XFSZ])?;
+            Ok(handlers)
+        };
+        let (signals, hangup, _file_size) =
+            handled().map_err(|error| ServeError::System { what: "signal handling", error })?;
+        Ok(Self { runtime, signals, hangup, _file_size })
+    }
+
+    /// Runs the server until a signal ends it.
+    pub(crate) fn serve(self, settings: &ServeSettings) -> Result<Ended, ServeError> {
+        let _ends_the_process = vital::this_thread();
+        let descriptors = capacity::raise_descriptor_limit();
+        if !ring::probe()?.min_wait {
+            info!(
+                "this kernel has no minimum wait for io_uring (Linux 6.12 has): more CPU time at some 10000 heartbeats a second"
+            );
+        }
+        let Self { runtime, signals, hangup, _file_size } = self;
+        runtime.block_on(control(settings, descriptors, signals, hangup))
+    }
+}
+
+fn handler(of: RawSignal) -> std::io::Result<Signal> {
+    signal(SignalKind::from_raw(of.as_raw()))
+}
+
+async fn control(
+    settings: &ServeSettings,
+    descriptors: usize,
+    mut signals: Signals,
+    hangup: Signal,
+) -> Result<Ended, ServeError> {
     let manager = Manager::start()
         .map_err(|error| ServeError::System { what: "the thread that tells the service manager", error })?;
     let mut running = tokio::select! {
@@ -138,7 +167,7 @@ async fn control(settings: &ServeSettings, descriptors: usize) -> Result<Ended, 
     manager.stopping();
     tokio::select! {
         () = running.stop() => Ok(Ended::InOrder),
-        signal = signals.next_to_end() => {
+        signal = signals.second_to_end() => {
             warn!(signal, "second signal: ending at once");
             Ok(Ended::AtOnce)
         }
@@ -278,6 +307,10 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
+/// How long after the first signal another one counts as the second. Whoever signals a process and then its group (timeout(1),
+/// a container's init) takes microseconds; who loses patience takes longer, and asks again.
+const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(250);
+
 /// The signals that end a server.
 struct Signals {
     terminate: Signal,
@@ -294,6 +327,17 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// The next one after the first, and all that came along with it.
+    async fn second_to_end(&mut self) -> &'static str {
+        let may_count = Instant::now() + SECOND_SIGNAL_AFTER;
+        loop {
+            let signal = self.next_to_end().await;
+            if Instant::now() >= may_count {
+                return signal;
+            }
         }
     }
 }

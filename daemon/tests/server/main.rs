@@ -21,6 +21,7 @@ mod reload;
 mod secured;
 mod setups;
 mod shutdown;
+mod signals;
 mod start;
 mod threads;
 mod tls;
