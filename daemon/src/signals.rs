@@ -22,6 +22,15 @@ pub(crate) fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<Paren
     Ok(ParentsMask(set.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?))
 }
 
+/// Lets this thread, and those that it starts from now on, write to a terminal in whose background the process runs.
+///
+/// Under `stty tostop` such a write stops the whole process, for good; where the signal for that is blocked it is done.
+pub(crate) fn write_in_the_background() -> io::Result<()> {
+    let mut output = SigSet::empty();
+    output.add(Signal::SIGTTOU);
+    Ok(output.thread_block()?)
+}
+
 impl ParentsMask {
     /// Runs `start` under the parent's mask: a process that it starts gets the mask that it would have had without us.
     /// What comes meanwhile to this thread comes right after.

@@ -1,11 +1,17 @@
 //! Signals: the server's commands, whatever the parent has done with them, and how many of them are one.
 
+use std::fs::File;
+use std::io::Read;
+use std::net::TcpListener;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use nix::pty::openpty;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{MONOLOCK, Server};
+use crate::harness::{MONOLOCK, Server, field, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -44,24 +50,51 @@ fn a_reload_that_was_asked_for_while_the_signal_was_blocked_is_done_and_ends_not
 }
 
 #[test]
-fn a_log_that_may_not_grow_is_no_end_when_the_parent_has_blocked_or_ignored_that_signal() {
-    for parent in ["--block-signal=XFSZ", "--ignore-signal=XFSZ", "--default-signal=XFSZ"] {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("audit.log");
-        let mut server = server_under(&[
-            "prlimit",
-            "--fsize=0",
-            "env",
-            parent,
-            "sh",
-            "-c",
-            r#"exec "$@" -audit-log "$0""#,
-            log.to_str().unwrap(),
-        ]);
-        let (mut holder, token) = server.hold("lock", LEASE);
-        server.log_line("audit log");
-        holder.heartbeat();
-        assert_eq!(holder.acquired(), token, "{parent}");
+fn a_log_that_may_not_grow_does_not_end_a_start() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = Command::new("prlimit");
+    command.args(["--fsize=0", MONOLOCK, "-listen", &taken.local_addr().unwrap().to_string()]);
+    // A line before the port is opened.
+    command.env("MONOLOCK_MISTYPED", "").stderr(log.reopen().unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(71), "its own status, and no signal");
+}
+
+#[test]
+fn a_server_in_the_background_of_a_terminal_that_stops_such_writers_goes_on() {
+    let pty = openpty(None, None).unwrap();
+    let script = r#"stty tostop; set -m; "$0" -listen 127.0.0.1:0 & echo "pid=$! "; while kill -0 $!; do sleep 0.1; done"#;
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", "bash", "-c", script, MONOLOCK]);
+    command.stdin(pty.slave.try_clone().unwrap()).stderr(pty.slave.try_clone().unwrap()).stdout(pty.slave);
+    let mut shell = command.spawn().unwrap();
+    // It keeps our copies of what it gave the child.
+    drop(command);
+    let shown = Arc::new(Mutex::new(String::new()));
+    let (mut master, writer) = (File::from(pty.master), Arc::clone(&shown));
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        // The end of a terminal is an error: EIO.
+        while let Ok(len @ 1..) = master.read(&mut bytes) {
+            writer.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..len]));
+        }
+    });
+    let pid = wait_for("the server's number", || field(&shown.lock().unwrap(), "pid"));
+    let server = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    let ended = || {
+        kill_process(server, Signal::KILL).unwrap();
+        shell.wait().unwrap()
+    };
+    let _ended = Deferred(Some(ended));
+    wait_for("its first line", || shown.lock().unwrap().contains("listening").then_some(()));
+}
+
+/// Done also when a test fails.
+struct Deferred<T, F: FnOnce() -> T>(Option<F>);
+
+impl<T, F: FnOnce() -> T> Drop for Deferred<T, F> {
+    fn drop(&mut self) {
+        self.0.take().expect("dropped once")();
     }
 }
 
@@ -75,7 +108,7 @@ fn signals_that_come_together_are_one() {
     while started.elapsed() < TOGETHER && sent < 200 {
         server.signal(if sent % 2 == 0 { Signal::TERM } else { Signal::INT });
         sent += 1;
-        std::thread::yield_now();
+        thread::yield_now();
     }
     assert!(sent > 1);
     assert_eq!(server.exit().code(), Some(0));
