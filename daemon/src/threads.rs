@@ -20,7 +20,8 @@ pub(crate) fn start(
 ) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(body).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
-            let limits = "too many threads or processes: look at the unit's TasksMax= and at ulimit -u";
+            let limits =
+                "too many threads or processes (TasksMax= of the unit, ulimit -u), or too little memory";
             io::Error::new(error.kind(), format!("{error}: {limits}"))
         }
         _ => error,

@@ -104,9 +104,11 @@ fn a_second_signal_ends_at_once() {
     let (_holder, _) = server.hold("lock", LEASE);
     server.signal(Signal::TERM);
     server.log_line("shutting down");
-    // What comes along with the first one does not count.
-    thread::sleep(Duration::from_millis(300));
-    server.signal(Signal::TERM);
+    // What comes along with the first one does not count: who loses patience asks again.
+    wait_for("the end", || {
+        server.signal(Signal::TERM);
+        (!server.is_alive()).then_some(())
+    });
     // In order it would be 0.
     assert_eq!(server.exit().code(), Some(130));
     assert!(server.log().iter().any(|line| line.contains("second signal")), "{:?}", server.log());

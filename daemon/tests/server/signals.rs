@@ -117,7 +117,7 @@ fn signals_that_come_together_are_one() {
 
 #[test]
 fn timeout_which_signals_the_process_and_then_its_group_ends_the_server_in_order() {
-    for _ in 0..10 {
+    for _ in 0..2 {
         let mut server = server_under(&["timeout", "--verbose", "1000"]);
         let (_holder, _) = server.hold("lock", LEASE);
         server.signal(Signal::TERM);
