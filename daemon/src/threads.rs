@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Starts a named thread.
@@ -44,7 +45,8 @@ pub(crate) enum NotDone {
 }
 
 impl Workers {
-    /// Starts `count` threads. `waiting_max` jobs may wait for them.
+    /// Starts `count` threads in the context of the current runtime, so that jobs may spawn tasks there. `waiting_max` jobs may
+    /// wait for a thread.
     ///
     /// # Errors
     ///
@@ -53,8 +55,11 @@ impl Workers {
         let (queue, jobs) = mpsc::sync_channel(waiting_max);
         let jobs = Arc::new(Mutex::new(jobs));
         for _ in 0..count {
-            let jobs = Arc::clone(&jobs);
-            start(name, move || work(&jobs))?;
+            let (jobs, runtime) = (Arc::clone(&jobs), Handle::current());
+            start(name, move || {
+                let _context = runtime.enter();
+                work(&jobs);
+            })?;
         }
         Ok(Self(queue))
     }
@@ -113,6 +118,13 @@ mod tests {
             tokio::join!(waiting, refused).0
         };
         assert_eq!(tokio::join!(under_way, waiting), (Ok(1), Ok(2)));
+    }
+
+    #[tokio::test]
+    async fn a_job_may_spawn_a_task() {
+        let workers = Workers::start("worker", 1, 1).unwrap();
+        let task = workers.run(|| tokio::spawn(async { 1 })).await.unwrap();
+        assert_eq!(task.await.unwrap(), 1);
     }
 
     #[tokio::test]
