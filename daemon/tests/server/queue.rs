@@ -1,10 +1,10 @@
 //! The queue: strictly FIFO, and the lock moves the moment its holder goes, whatever ends it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use protocol::Token;
+use protocol::{ACQUIRED_BYTES, ServerFrame, Token, decode_server_frame};
 
 use crate::harness::{Peer, Server, acquire, wait_for};
 
@@ -57,19 +57,21 @@ fn a_reset_connection_hands_over_at_once() {
 fn a_holder_whose_process_is_killed_hands_over_at_once() {
     let server = Server::start();
     let fastest = fastest_hand_over(|name| {
-        // bash's /dev/tcp: a process that has a connection and nothing else.
-        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; cat >&3; sleep 1000", server.address.port());
-        let mut holder =
-            Command::new("bash").args(["-c", &script]).stdin(Stdio::piped()).spawn().expect("bash is there");
+        // bash's /dev/tcp: a process that has a connection and nothing else, and says what it got first.
+        let port = server.address.port();
+        let script =
+            format!("exec 3<>/dev/tcp/127.0.0.1/{port}; cat >&3; head -c {ACQUIRED_BYTES} <&3; sleep 1000");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.spawn().expect("bash is there");
         holder.stdin.take().expect("piped above").write_all(&acquire(name, LEASE)).unwrap();
+        let mut frame = [0; ACQUIRED_BYTES];
+        holder.stdout.take().expect("piped above").read_exact(&mut frame).unwrap();
+        assert!(
+            matches!(decode_server_frame(&frame), Ok(Some((ServerFrame::Acquired(_), _)))),
+            "{frame:02x?}"
+        );
         let mut waiter = server.connect();
-        // The holder's ACQUIRE may be later than ours on this machine: look until it holds.
-        wait_for("the child to hold the lock", || {
-            let mut probe = server.claim(name, LEASE);
-            let waits = probe.frame() == protocol::ServerFrame::Waiting;
-            probe.close();
-            waits.then_some(())
-        });
         waiter.send(&acquire(name, LEASE));
         waiter.waiting();
         let ended = Instant::now();
