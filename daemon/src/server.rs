@@ -97,12 +97,14 @@ pub(crate) enum Ended {
 
 /// What is there before the first thread: a runtime, and handlers of the signals that the server relies on.
 ///
-/// They are the server's commands: it takes them also where its parent has ignored or blocked them, as nohup does with SIGHUP.
+/// They are the server's commands: it takes them also where its parent has ignored or blocked them, as nohup
+/// does with SIGHUP.
 pub(crate) struct Control {
     runtime: Runtime,
     signals: Signals,
     hangup: Signal,
-    /// A log that may not grow any more (RLIMIT_FSIZE) is an error for its writer, as a full disk is, and not the server's end.
+    /// A log that may not grow any more (RLIMIT_FSIZE) is an error for its writer, as a full disk is, and not
+    /// the server's end.
     _file_size: Signal,
 }
 
@@ -308,8 +310,9 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// How long after the first signal another one counts as the second. Whoever signals a process and then its group (timeout(1),
-/// a container's init) takes microseconds; who loses patience takes longer, and asks again.
+/// How long after the first signal another one counts as the second. Whoever signals a process and then its
+/// group (timeout(1), a container's init) takes microseconds; who loses patience takes longer, and asks
+/// again.
 const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(250);
 
 /// The signals that end a server.

@@ -22,9 +22,11 @@ pub(crate) fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<Paren
     Ok(ParentsMask(set.thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?))
 }
 
-/// Lets this thread, and those that it starts from now on, write to a terminal in whose background the process runs.
+/// Lets this thread, and those that it starts from now on, write to a terminal in whose background the
+/// process runs.
 ///
-/// Under `stty tostop` such a write stops the whole process, for good; where the signal for that is blocked it is done.
+/// Under `stty tostop` such a write stops the whole process, for good; where the signal for that is blocked
+/// it is done.
 pub(crate) fn write_in_the_background() -> io::Result<()> {
     let mut output = SigSet::empty();
     output.add(Signal::SIGTTOU);

@@ -1,5 +1,5 @@
-//! Threads. Where a unit (TasksMax), a user (RLIMIT_NPROC) or the machine has no more of them, none can be started: work that
-//! must go on then has its thread from the start.
+//! Threads. Where a unit (TasksMax), a user (RLIMIT_NPROC) or the machine has no more of them, none can be
+//! started: work that must go on then has its thread from the start.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,8 +45,8 @@ pub(crate) enum NotDone {
 }
 
 impl Workers {
-    /// Starts `count` threads in the context of the current runtime, so that jobs may spawn tasks there. `waiting_max` jobs may
-    /// wait for a thread.
+    /// Starts `count` threads in the context of the current runtime, so that jobs may spawn tasks there.
+    /// `waiting_max` jobs may wait for a thread.
     ///
     /// # Errors
     ///

@@ -16,7 +16,8 @@ use tracing::error;
 
 use crate::{exit, logging, threads};
 
-/// How long the end of the process waits for the panic's line to be written. A log that is read takes far less.
+/// How long the end of the process waits for the panic's line to be written. A log that is read takes far
+/// less.
 const LAST_LINE_MAX: Duration = Duration::from_millis(100);
 
 thread_local! {
@@ -25,8 +26,8 @@ thread_local! {
 
 /// Makes panics known through the log, and those of vital threads the end of the process.
 ///
-/// The standard library's hook writes to standard error itself, and hangs where nobody reads that. Nothing is unwound first:
-/// what would be dropped may wait too, as a runtime does for its threads.
+/// The standard library's hook writes to standard error itself, and hangs where nobody reads that. Nothing is
+/// unwound first: what would be dropped may wait too, as a runtime does for its threads.
 pub(crate) fn install_hook() {
     let without_log = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {

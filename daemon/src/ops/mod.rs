@@ -30,7 +30,8 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
 /// sessions.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Scrapes that may wait for the one under way, which takes milliseconds: as many as a listener has connections.
+/// Scrapes that may wait for the one under way, which takes milliseconds: as many as a listener has
+/// connections.
 const SCRAPES_MAX: usize = CONNECTIONS_MAX;
 
 /// What the endpoints answer from. Clones are of the same state.
@@ -41,7 +42,8 @@ struct Inner {
     lifecycle: Lifecycle,
     shards: Vec<Arc<Published>>,
     exposition: Arc<Mutex<Exposition>>,
-    /// A look at a hundred thousand open files takes its time, and the control thread also answers probes and signals.
+    /// A look at a hundred thousand open files takes its time, and the control thread also answers probes and
+    /// signals.
     renderer: Workers,
 }
 

@@ -57,7 +57,8 @@ impl ListenAddress {
     }
 }
 
-/// Looks a name up, on a thread of its own. Where there are no more threads the caller waits: that is better than no answer.
+/// Looks a name up, on a thread of its own. Where there are no more threads the caller waits: that is better
+/// than no answer.
 async fn look_up(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let look_up = move |name: &str| Ok((name, port).to_socket_addrs()?.collect());
     let (found, is_found) = oneshot::channel();

@@ -15,7 +15,8 @@ use crate::harness::{MONOLOCK, Server, field, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Signals that come within this time of each other are one: less than what the server has, for the sake of a slow machine.
+/// Signals that come within this time of each other are one: less than what the server has, for the sake of a
+/// slow machine.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 fn server_under(parent: &[&str]) -> Server {

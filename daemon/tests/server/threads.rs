@@ -1,4 +1,5 @@
-//! Where there are no more threads (a unit's TasksMax, a user's limit): what has begun goes on, and what cannot begin says so.
+//! Where there are no more threads (a unit's TasksMax, a user's limit): what has begun goes on, and what
+//! cannot begin says so.
 
 use std::fs;
 use std::net::SocketAddr;
