@@ -243,8 +243,9 @@ impl<C: Copy> Table<C> {
         self.make_way(turn, &gone, effects);
     }
 
-    /// An overdue session has unread input, or is not being read: it comes up again after `after_ns`, [`LOOK_AGAIN_NS`] for
-    /// one whose input is about to be read, unless it is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the wheel is catching up.)
+    /// An overdue session has unread input: it comes up again after `after_ns`, [`LOOK_AGAIN_NS`] for one whose input is
+    /// about to be read, unless it is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the
+    /// wheel is catching up.)
     pub fn look_again(&mut self, now_ns: u64, id: SessionId, after_ns: u64) {
         let Some(session) = self.sessions.get_mut(id.index, id.generation) else { return };
         let overdue = session.is_overdue(now_ns);
