@@ -25,9 +25,9 @@ use crate::waker::Waker;
 /// The longest that a connection drains after [`Reactor::close_after`]: the protocol's shutdown window.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// Descriptors that one turn shuts down or closes, after its submission: some 5 µs each, so that a thousand connections that end
-/// at once keep no answer waiting for more than a millisecond.
-const CHORES_A_TURN_MAX: usize = 256;
+/// Descriptors that one turn shuts down or closes, after its submission: some 5 µs each, so that thousands of connections that end
+/// at once keep no answer waiting for half a millisecond.
+const CHORES_A_TURN_MAX: usize = 64;
 
 /// Submissions that one plan can need: a send or its cancellation, and the receive's arming or cancellation.
 const SUBMISSIONS_PER_PLAN: usize = 2;
