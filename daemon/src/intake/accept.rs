@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::pending::PendingList;
 use super::socket::Socket;
@@ -91,7 +91,8 @@ async fn accept_loop(
                     });
                 }
                 Err(Failure::NothingThere) => break,
-                Err(Failure::Connection) => context.counters.accept_failed(),
+                // Its peer's doing: accepting works.
+                Err(Failure::Connection) => debug!("a connection was gone before it was accepted"),
                 Err(Failure::Later(why)) => {
                     context.counters.accept_failed();
                     if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {

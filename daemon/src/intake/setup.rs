@@ -45,9 +45,7 @@ pub(super) async fn run(
         }
         Err(Refusal::Gone(failure)) => {
             let reason = if has_made_room { &Failure::MadeRoom } else { &failure };
-            if stream.is_handshaking() && !matches!(failure, Failure::NeverSpoke)
-                || matches!(failure, Failure::Tls(_))
-            {
+            if stream.is_handshaking() && stream.has_spoken() || matches!(failure, Failure::Tls(_)) {
                 context.counters.tls_handshake_failed();
                 if context.may_log_failed_handshake() {
                     info!(%peer, %reason, "TLS handshake failed");

@@ -24,8 +24,7 @@ const HANDSHAKE_READ_BYTES: usize = 4096;
 pub(super) struct Stream {
     socket: Socket,
     tls: Option<Box<tls::Session>>,
-    /// Whether the peer has sent anything.
-    spoken: bool,
+    has_spoken: bool,
 }
 
 /// A stream that brings no more bytes.
@@ -33,8 +32,6 @@ pub(super) struct Stream {
 pub(super) enum Failure {
     #[error("closed by the client")]
     Closed,
-    #[error("nothing was sent")]
-    NeverSpoke,
     #[error("io-timeout")]
     Timeout,
     /// Shut down by us.
@@ -57,7 +54,7 @@ impl From<io::Error> for Failure {
 
 impl Stream {
     pub(super) fn new(socket: Socket, tls: Option<&tls::Config>) -> Self {
-        Self { socket, tls: tls.map(|config| Box::new(tls::Session::new(config))), spoken: false }
+        Self { socket, tls: tls.map(|config| Box::new(tls::Session::new(config))), has_spoken: false }
     }
 
     pub(super) fn downgrade(&self) -> WeakSocket {
@@ -67,6 +64,11 @@ impl Stream {
     /// Whether nothing can be said to the peer yet.
     pub(super) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Whether the peer has sent anything. One that has not, as a probe of the port, has failed nothing, however it ends.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.has_spoken
     }
 
     /// Who the client's certificate says it is.
@@ -116,9 +118,9 @@ impl Stream {
         let len_max = if self.is_handshaking() { HANDSHAKE_READ_BYTES } else { READ_BYTES };
         let Some(len) = self.socket.receive(&mut buffer[..len_max])? else { return Ok(false) };
         if len == 0 {
-            return Err(if self.spoken { Failure::Closed } else { Failure::NeverSpoke });
+            return Err(Failure::Closed);
         }
-        self.spoken = true;
+        self.has_spoken = true;
         match &mut self.tls {
             None => plaintext.extend_from_slice(&buffer[..len]),
             Some(tls) => tls.receive(&buffer[..len], plaintext, output).map_err(Failure::Tls)?,

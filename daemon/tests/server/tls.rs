@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::admin::Api;
 use crate::certificates::{Certificates, EXPIRED, FUTURE, Says};
-use crate::harness::{Closed, Server, acquire, wait_for};
+use crate::harness::{Closed, Peer, Server, acquire, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -254,6 +254,63 @@ fn a_handshake_that_stops_half_way_is_given_up_after_the_io_timeout_and_counted(
     assert!(started.elapsed() >= Duration::from_millis(300), "{:?}", started.elapsed());
     server.wait_for_metric(HANDSHAKE_ERRORS, 1.0);
     assert!(server.log_line("TLS handshake failed").contains("io-timeout"));
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_probe_that_never_sends_a_byte_has_failed_nothing_however_it_ends() {
+    const ROUND: usize = 20;
+    let files = certificates();
+    let server = server_with(&files, true, &["-io-timeout", "300ms"]);
+    let before = open_files(&server);
+    let all_accepted = |round: usize| {
+        server.wait_for_metric("monolock_connections_accepted_total", (round * ROUND) as f64);
+    };
+    let all_gone = |round, what: &str| {
+        all_accepted(round);
+        wait_for("all sockets to be closed", || (open_files(&server) == before).then_some(()));
+        let [failed, refused] =
+            [HANDSHAKE_ERRORS, "monolock_accept_errors_total"].map(|name| server.metric(name));
+        assert_eq!((failed, refused), (0.0, 0.0), "{what}");
+    };
+    (0..ROUND).for_each(|_| server.connect().close());
+    all_gone(1, "FIN");
+    let probes: Vec<_> = (0..ROUND).map(|_| server.connect()).collect();
+    all_accepted(2);
+    probes.into_iter().for_each(Peer::reset);
+    all_gone(2, "RST once it is accepted");
+    server.signal(Signal::STOP);
+    (0..ROUND).for_each(|_| server.connect().reset());
+    server.signal(Signal::CONT);
+    all_gone(3, "RST before it is accepted");
+    let probes: Vec<_> = (0..ROUND).map(|_| server.connect()).collect();
+    all_gone(4, "silence until the timeout");
+    drop(probes);
+    // One byte is enough to have begun.
+    for end in [Peer::close, Peer::reset] {
+        let failed = server.metric(HANDSHAKE_ERRORS);
+        let mut peer = server.connect();
+        peer.send(&[22]);
+        // Read by the server: a reset would take it back.
+        wait_for("the byte to be read", || is_drained(&peer).then_some(()));
+        end(peer);
+        server.wait_for_metric(HANDSHAKE_ERRORS, failed + 1.0);
+    }
+}
+
+fn open_files(server: &Server) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero())).unwrap().count()
+}
+
+/// Whether the other end has read all that was sent.
+fn is_drained(peer: &Peer) -> bool {
+    let mine = peer.stream.local_addr().unwrap().port();
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+    // The server's end of it: the number of bytes that nobody has read yet is behind the colon.
+    let theirs = sockets.lines().find(|line| {
+        line.split_whitespace().nth(2).is_some_and(|remote| remote.ends_with(&format!(":{mine:04X}")))
+    });
+    theirs.and_then(|line| line.split_whitespace().nth(4)).is_some_and(|queues| queues.ends_with(":00000000"))
 }
 
 #[test]
