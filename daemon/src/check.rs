@@ -117,14 +117,13 @@ async fn resolved(address: &ListenAddress) -> Result<String, String> {
 /// A certificate that clients will refuse is a mistake too.
 fn certificate(cert: &Path, key: &Path, now_unix_s: i64) -> Result<String, String> {
     let certificate = Certificate::load(cert, key).map_err(|error| error.to_string())?;
-    let refused =
-        |why| Err(format!("{} {}: {why}: {}", TLS_CERT.flag, cert.display(), certificate.description()));
-    if certificate.is_expired(now_unix_s) {
-        refused("the certificate has expired")
-    } else if now_unix_s < certificate.not_before_unix_s() {
-        refused("the certificate is not valid yet")
-    } else {
-        Ok(certificate.description().to_owned())
+    let description = certificate.description();
+    match certificate.doubt(now_unix_s) {
+        Some(doubt) => {
+            let cert = cert.display();
+            Err(format!("{} {cert}: clients refuse the certificate: {doubt}: {description}", TLS_CERT.flag))
+        }
+        None => Ok(description.to_owned()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use pki::Doubt;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -73,8 +74,8 @@ pub(crate) enum LoadError {
     Tls(#[from] tls::FileError),
     #[error("-tls-cert: {0}")]
     Setup(#[from] tls::SetupError),
-    #[error("-tls-cert {}: the certificate is not valid now, and the one in use is", .0.display())]
-    NotValidNow(PathBuf),
+    #[error("-tls-cert {}: clients refuse the certificate, and not the one in use: {doubt}", path.display())]
+    Refused { path: PathBuf, doubt: Doubt },
     #[error("-acl-file {0}")]
     Acl(#[from] acl::FileError),
     #[error("-audit-log {0}")]
@@ -105,10 +106,8 @@ impl Files {
     /// The first one that cannot be used.
     pub(crate) fn load(settings: &ServeSettings) -> Result<Self, LoadError> {
         let tls = settings.tls.clone().map(TlsFiles::load).transpose()?;
-        if let Some(TlsFiles { settings, certificate, .. }) = &tls
-            && !certificate.is_valid_at(now_unix_s())
-        {
-            warn!(file = %settings.cert.display(), "the TLS certificate is not valid now: clients will refuse it");
+        if let Some(files) = &tls {
+            files.warn_of_doubt();
         }
         let acl_file = settings.tls.as_ref().and_then(|tls| tls.client_ca.as_ref()?.acl_file.clone());
         let acl = acl_file.as_deref().map(load_acl).transpose()?;
@@ -188,10 +187,20 @@ impl TlsFiles {
     fn reload_certificate(&mut self) -> Result<(), LoadError> {
         let certificate = Certificate::load(&self.settings.cert, &self.settings.key)?;
         let now_unix_s = now_unix_s();
-        if !certificate.is_valid_at(now_unix_s) && self.certificate.is_valid_at(now_unix_s) {
-            return Err(LoadError::NotValidNow(self.settings.cert.clone()));
+        if let Some(doubt) = certificate.doubt(now_unix_s)
+            && self.certificate.doubt(now_unix_s).is_none()
+        {
+            return Err(LoadError::Refused { path: self.settings.cert.clone(), doubt });
         }
-        self.adopt(Self { certificate, ..self.clone() })
+        self.adopt(Self { certificate, ..self.clone() })?;
+        self.warn_of_doubt();
+        Ok(())
+    }
+
+    fn warn_of_doubt(&self) {
+        if let Some(doubt) = self.certificate.doubt(now_unix_s()) {
+            warn!(file = %self.settings.cert.display(), "clients will refuse the TLS certificate: {doubt}");
+        }
     }
 
     fn reload_client_ca(&mut self) -> Option<Result<(), LoadError>> {

@@ -230,7 +230,7 @@ impl Life<'_> {
 pub(super) fn cause(loss: &Loss) -> Cause {
     match loss {
         Loss::ConnectionClosed(Closed::ByServer) => Cause::Closed,
-        Loss::ConnectionClosed(Closed::Broken(_) | Closed::Refused(_)) => Cause::Broken,
+        Loss::ConnectionClosed(Closed::Broken(_) | Closed::Refused(_) | Closed::SpeaksTls) => Cause::Broken,
         Loss::HeartbeatTimeout => Cause::Timeout,
         Loss::ProtocolViolation(_) => Cause::Violation,
         Loss::Server { code, .. } => Cause::Error(code.0),

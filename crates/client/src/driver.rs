@@ -40,6 +40,8 @@ pub struct Connection {
     alarm: Alarm,
     /// The frame being written, and how much of it is. One is enough: no frame is due before the last is answered.
     outgoing: Option<(Transmit, usize)>,
+    /// Whether the server has sent anything.
+    has_heard: bool,
 }
 
 impl Connection {
@@ -67,7 +69,7 @@ impl Connection {
         let alarm = Alarm::new().map_err(|source| Error::Dial { address: config.address.clone(), source })?;
         let standing = Arc::new(Standing::new(acquire.lease));
         let claim = Claim::new(boottime_ns(), acquire);
-        Ok(Self { transport, claim, standing, alarm, outgoing: None })
+        Ok(Self { transport, claim, standing, alarm, outgoing: None, has_heard: false })
     }
 
     /// Drives the claim until something happens to it. Heartbeats go out only while this is awaited; it may be
@@ -153,6 +155,11 @@ impl Connection {
         self.transport.try_flush()
     }
 
+    /// Whether the first bytes that the server ever sent are no frame but TLS.
+    fn is_answered_in_tls(&self, received: &[u8]) -> bool {
+        !self.has_heard && self.transport.is_plain() && received[0] == TLS_ALERT
+    }
+
     /// Reads all that is there. That is little: a server's second frame without a heartbeat ends the claim.
     fn read(&mut self) {
         let mut received = [0; ERROR_BYTES_MAX];
@@ -161,7 +168,13 @@ impl Connection {
             let now_ns = boottime_ns();
             match outcome {
                 Ok(0) => self.claim.connection_closed(now_ns, Closed::ByServer),
-                Ok(bytes) => self.claim.handle_input(now_ns, &received[..bytes]),
+                Ok(_) if self.is_answered_in_tls(&received) => {
+                    self.claim.connection_closed(now_ns, Closed::SpeaksTls);
+                }
+                Ok(bytes) => {
+                    self.has_heard = true;
+                    self.claim.handle_input(now_ns, &received[..bytes]);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => self.claim.connection_closed(now_ns, closed(&error)),
@@ -169,6 +182,9 @@ impl Connection {
         }
     }
 }
+
+/// The first byte of an alert, with which a server of TLS answers what is none (RFC 8446, 5.1).
+const TLS_ALERT: u8 = 21;
 
 fn closed(error: &io::Error) -> Closed {
     #[cfg(feature = "tls")]

@@ -67,6 +67,7 @@ impl Loss {
         match self {
             Self::ConnectionClosed(Closed::Broken(kind)) => !is_wrong_for_good(*kind),
             Self::ConnectionClosed(Closed::Refused(alert)) => alert.is_temporary(),
+            Self::ConnectionClosed(Closed::SpeaksTls) => false,
             Self::ConnectionClosed(Closed::ByServer) | Self::HeartbeatTimeout => true,
             Self::ProtocolViolation(_) => false,
             Self::Server { code, .. } => code.class() == Class::ServerCondition,
@@ -116,6 +117,11 @@ pub enum Closed {
     /// The server ended the TLS session, and said why.
     #[error("the server refused the TLS connection: {0}")]
     Refused(Alert),
+    /// The server answered our first frame with TLS.
+    #[error(
+        "the server speaks TLS, and this client does not: use --tls-ca, or Config::with_tls in a program"
+    )]
+    SpeaksTls,
 }
 
 /// A fatal alert of TLS, by its number: RFC 8446, 6.2.
@@ -124,7 +130,7 @@ pub struct Alert(pub u8);
 
 impl Alert {
     /// Whether the server may take the same client the next time.
-    fn is_temporary(self) -> bool {
+    pub(crate) fn is_temporary(self) -> bool {
         // internal_error and user_canceled.
         matches!(self.0, 80 | 90)
     }
@@ -132,22 +138,16 @@ impl Alert {
 
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meaning = match self.0 {
-            40 => "it has nothing in common with this client",
-            42 => "it cannot use our certificate",
-            43 => "it does not take certificates like ours",
-            44 => "our certificate was revoked",
-            45 => "our certificate has expired",
-            46 => "it does not accept our certificate",
-            48 => "it does not know the authority of our certificate",
-            49 => "our certificate gives no access",
-            51 => "our certificate's signature is wrong",
-            70 => "it does not speak TLS 1.3",
-            80 => "it has a problem of its own",
-            116 => "it wants a certificate of ours",
-            other => return write!(f, "alert {other}"),
-        };
-        write!(f, "{meaning} (alert {})", self.0)
+        #[cfg(feature = "tls")]
+        f.write_str(&pki::words::alert(self.0, "our"))?;
+        #[cfg(not(feature = "tls"))]
+        write!(f, "alert {}", self.0)?;
+        match self.0 {
+            // About certificates.
+            42..=46 | 48 | 49 | 51 => f.write_str(", see --tls-cert"),
+            116 => f.write_str(", see --tls-cert and --tls-key"),
+            _ => Ok(()),
+        }
     }
 }
 

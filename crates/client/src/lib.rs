@@ -13,7 +13,7 @@
 //! - No client can stop work that does not look, a thread that sleeps in the kernel, or a write that is on its way. What the
 //!   lock guards must therefore compare *fencing tokens*: each holder's is larger than those of all earlier holders.
 //!
-//! TLS is there with the feature `tls`: `Config::with_tls`.
+//! TLS is there with the feature `tls`, which is on unless it is turned off: `Config::with_tls`.
 //!
 //! # Errors
 //!
@@ -193,6 +193,8 @@ pub use config::{Config, DIAL_TIMEOUT};
 pub use driver::{Connection, request};
 pub use error::{Alert, Closed, Error, Loss, RunError, Violation};
 pub use guard::{Grant, Guard};
+#[cfg(feature = "tls")]
+pub use pki::Problem;
 pub use protocol::{Class, ErrorCode, Token};
 pub use rhythm::GIVE_UP_TENTHS;
 #[cfg(feature = "tls")]

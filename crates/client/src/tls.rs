@@ -3,9 +3,10 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use pki::{Leaf, Mismatch, Problem, Side, words};
+use rustls::pki_types::ServerName;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{CertificateError, ClientConfig, ClientConnection};
 use tokio::net::TcpStream;
 
 use crate::error::Alert;
@@ -26,26 +27,53 @@ pub struct Identity<'a> {
     pub key_pem: &'a [u8],
 }
 
+impl Identity<'_> {
+    fn read(&self) -> Result<Arc<CertifiedKey>, TlsError> {
+        let chain = pki::certificates(self.certificates_pem).map_err(TlsError::Certificates)?;
+        let key = pki::private_key(self.key_pem).map_err(TlsError::Key)?;
+        let key = pki::signing_key(chain, key)?;
+        let leaf = Leaf::parse(&key.cert[0]).expect("it was parsed when it was read");
+        match leaf.lasting_doubt(Side::Client) {
+            Some(doubt) => Err(TlsError::Certificates(Problem::Certificate(doubt.to_string()))),
+            None => Ok(key),
+        }
+    }
+}
+
 /// What is wrong with certificates, a key, or a name.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// This is no PEM, or not of the kind that is needed.
-    #[error("cannot read the {what}: {source}")]
-    Pem {
-        /// What was to be read.
-        what: &'static str,
-        /// What the reader met.
-        source: pem::Error,
-    },
-    /// There is no certificate in it.
-    #[error("the {0} have no certificate")]
-    NoCertificate(&'static str),
-    /// The certificates and the key are well formed, and of no use.
-    #[error("unusable certificate or key: {0}")]
-    Unusable(#[from] rustls::Error),
+    /// The authorities cannot be used.
+    #[error("the authorities: {0}")]
+    Authorities(Problem),
+    /// The client's certificates cannot be used, or no server accepts them.
+    #[error("the client's certificates: {0}")]
+    Certificates(Problem),
+    /// The client's private key cannot be used.
+    #[error("the client's private key: {0}")]
+    Key(Problem),
+    /// The private key belongs to no certificate of the client's.
+    #[error("the client's private key does not belong to its certificate")]
+    Mismatch,
+    /// The private key belongs to another certificate of the chain: the one with this number, from 1.
+    #[error(
+        "the client's private key belongs to its certificate number {0}: the client's own must be the first"
+    )]
+    Order(usize),
     /// This is neither a DNS name nor an IP address.
-    #[error("invalid server name {0:?}")]
+    #[error("invalid server name {0:?}: it must be a DNS name or an IP address")]
     ServerName(String),
+}
+
+impl From<Mismatch> for TlsError {
+    fn from(mismatch: Mismatch) -> Self {
+        match mismatch {
+            Mismatch::Certificates(problem) => Self::Certificates(problem),
+            Mismatch::Key(problem) => Self::Key(problem),
+            Mismatch::Keys => Self::Mismatch,
+            Mismatch::Order(number) => Self::Order(number),
+        }
+    }
 }
 
 impl Tls {
@@ -53,22 +81,19 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Something in the PEM cannot be used.
+    /// Something in the PEM cannot be used, or no server would accept the client's own certificate.
     pub fn new(roots_pem: &[u8], identity: Option<Identity<'_>>) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        for root in certificates("authorities", roots_pem)? {
-            roots.add(root)?;
-        }
+        let roots = pki::authorities(roots_pem).map_err(TlsError::Authorities)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("the provider has cipher suites of TLS 1.3")
             .with_root_certificates(roots);
         let config = match identity {
             None => builder.with_no_client_auth(),
-            Some(Identity { certificates_pem, key_pem }) => {
-                let key = PrivateKeyDer::from_pem_slice(key_pem)
-                    .map_err(|source| TlsError::Pem { what: "private key", source })?;
-                builder.with_client_auth_cert(certificates("client certificates", certificates_pem)?, key)?
+            Some(identity) => {
+                let key = identity.read()?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
             }
         };
         Ok(Self { config: Arc::new(config), server_name: None })
@@ -91,8 +116,8 @@ impl Tls {
             None => parse_server_name(host(address))
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?,
         };
-        let connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(broken)?;
-        let mut session = Session(connection);
+        let connection = ClientConnection::new(Arc::clone(&self.config), name);
+        let mut session = Session(connection.map_err(|error| broken(Fault::Session(error)))?);
         while session.0.is_handshaking() || session.wants_write() {
             if session.wants_write() {
                 socket.writable().await?;
@@ -104,12 +129,6 @@ impl Tls {
         }
         Ok(session)
     }
-}
-
-fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let certificates = read.map_err(|source| TlsError::Pem { what, source })?;
-    if certificates.is_empty() { Err(TlsError::NoCertificate(what)) } else { Ok(certificates) }
 }
 
 fn parse_server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
@@ -158,10 +177,15 @@ impl Session {
         if let Err(error) = self.0.process_new_packets() {
             // The alert that tells the server; what became of it changes nothing.
             let _ = self.try_flush(socket);
-            return Err(broken(error));
+            let is_first = self.0.protocol_version().is_none();
+            return Err(broken(if is_first && words::is_no_tls(&error) {
+                Fault::NoTls
+            } else {
+                Fault::Session(error)
+            }));
         }
         if bytes == 0 && self.0.is_handshaking() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(broken(Fault::Closed));
         }
         Ok(())
     }
@@ -170,13 +194,48 @@ impl Session {
 /// The server's alert, if that is what an error of a session is.
 pub(crate) fn alert(error: &io::Error) -> Option<Alert> {
     match error.get_ref()?.downcast_ref()? {
-        rustls::Error::AlertReceived(description) => Some(Alert((*description).into())),
+        Fault::Session(rustls::Error::AlertReceived(description)) => Some(Alert((*description).into())),
         _ => None,
     }
 }
 
-fn broken(error: rustls::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+/// Why a session ends, or never begins.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("the server does not speak TLS: leave --tls-ca out, or mind the port")]
+    NoTls,
+    #[error("the server closed the connection during the TLS handshake")]
+    Closed,
+    #[error("{}", told(.0))]
+    Session(rustls::Error),
+}
+
+fn told(error: &rustls::Error) -> String {
+    use rustls::Error::{AlertReceived, InvalidCertificate};
+    let advice = match error {
+        AlertReceived(alert) => {
+            return format!("the server refused the TLS connection: {}", Alert((*alert).into()));
+        }
+        InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => " (--tls-ca)",
+        InvalidCertificate(CertificateError::NotValidForNameContext { .. }) => " (--tls-server-name)",
+        InvalidCertificate(_) => "",
+        error => return format!("TLS with the server failed: {}", words::error(error)),
+    };
+    format!("the server's certificate is not accepted: {}{advice}", words::error(error))
+}
+
+fn broken(fault: Fault) -> io::Error {
+    use rustls::Error::{AlertReceived, FailedToGetCurrentTime, FailedToGetRandomBytes};
+    let kind = match &fault {
+        Fault::Closed => io::ErrorKind::UnexpectedEof,
+        Fault::Session(AlertReceived(alert)) if Alert((*alert).into()).is_temporary() => {
+            io::ErrorKind::ConnectionAborted
+        }
+        Fault::Session(FailedToGetCurrentTime | FailedToGetRandomBytes) => io::ErrorKind::Other,
+        // Neither side gets better by itself.
+        Fault::NoTls | Fault::Session(_) => io::ErrorKind::InvalidData,
+    };
+    io::Error::new(kind, fault)
 }
 
 fn ignore_would_block(outcome: io::Result<()>) -> io::Result<()> {
@@ -218,9 +277,10 @@ mod tests {
 
     #[test]
     fn what_is_no_certificate_key_or_name_is_refused() {
-        assert!(matches!(Tls::new(b"", None), Err(TlsError::NoCertificate("authorities"))));
+        let said = |pem: &[u8]| Tls::new(pem, None).unwrap_err().to_string();
+        assert_eq!(said(b""), "the authorities: there is no certificate in it in PEM; it has nothing");
         let torn = b"-----BEGIN CERTIFICATE-----\nAAAA\n";
-        assert!(matches!(Tls::new(torn, None), Err(TlsError::Pem { what: "authorities", .. })));
+        assert_eq!(said(torn), "the authorities: line 1: this CERTIFICATE has no END line");
         assert!(matches!(parse_server_name("no name"), Err(TlsError::ServerName(_))));
     }
 }

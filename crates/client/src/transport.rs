@@ -34,6 +34,13 @@ impl Transport {
         &self.socket
     }
 
+    pub(crate) fn is_plain(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_none();
+        #[cfg(not(feature = "tls"))]
+        true
+    }
+
     /// Reads what is there; `WouldBlock` once nothing is, and then the socket's readiness tells when to try again.
     pub(crate) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]

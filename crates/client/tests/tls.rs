@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use client::{Alert, Client, Closed, Config, Error, ErrorCode, Identity, Loss, Tls, TlsError};
 use protocol::{ErrorFrame, HEARTBEAT, Token, acquired};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -172,7 +174,10 @@ async fn dropping_a_guard_ends_its_tls_connection() {
 async fn a_server_that_another_authority_vouches_for_is_refused() {
     let (authority, another) = (Authority::new(), Authority::new());
     let (address, server) = serve(config(&another.signs("127.0.0.1"), None), grant);
-    assert_refused(&acquire_fails(&address, trusting(&authority)).await, "invalid peer certificate");
+    assert_refused(
+        &acquire_fails(&address, trusting(&authority)).await,
+        "an authority of the same name has another key",
+    );
     server.join().unwrap().unwrap_err();
 }
 
@@ -181,7 +186,10 @@ async fn the_certificate_must_name_the_host_of_the_address_or_the_name_that_was_
     let authority = Authority::new();
     let signed = authority.signs("lock.example");
     let (address, server) = serve(config(&signed, None), grant);
-    assert_refused(&acquire_fails(&address, trusting(&authority)).await, "not valid for name");
+    assert_refused(
+        &acquire_fails(&address, trusting(&authority)).await,
+        "it is not for 127.0.0.1, but for lock.example (--tls-server-name)",
+    );
     server.join().unwrap().unwrap_err();
 
     let (address, server) = serve(config(&signed, None), grant);
@@ -232,7 +240,7 @@ async fn a_server_that_speaks_no_tls_or_nothing_at_all_is_a_dial_error() {
         let (silent, _) = listener.accept().unwrap();
         io::copy(&mut &silent, &mut io::sink()).unwrap();
     });
-    assert!(matches!(acquire_fails(&address, trusting(&authority)).await, Error::Dial { .. }));
+    assert_refused(&acquire_fails(&address, trusting(&authority)).await, "the server does not speak TLS");
     let config =
         Config::new(&address).with_tls(trusting(&authority)).with_dial_timeout(Duration::from_millis(50));
     match soon(Client::new(config).acquire("a", LONG)).await {
@@ -242,15 +250,81 @@ async fn a_server_that_speaks_no_tls_or_nothing_at_all_is_a_dial_error() {
     plain.join().unwrap();
 }
 
+#[tokio::test]
+async fn a_server_that_speaks_tls_is_told_from_one_that_breaks_the_protocol() {
+    // In one piece, and the first byte alone.
+    for first in [7, 1] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let tls = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 9]).unwrap();
+            // As servers answer what is no TLS: the fatal alert decode_error.
+            let alert = [21, 3, 3, 0, 2, 2, 50];
+            stream.write_all(&alert[..first]).unwrap();
+            io::copy(&mut stream, &mut io::sink()).unwrap();
+        });
+        let error = soon(Client::new(Config::new(&address)).acquire("a", LONG)).await.unwrap_err();
+        assert!(matches!(error, Error::Lost(Loss::ConnectionClosed(Closed::SpeaksTls))), "{error:?}");
+        assert!(!error.is_temporary() && error.to_string().contains("use --tls-ca"), "{error}");
+        tls.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_has_a_problem_of_its_own_is_asked_again_and_one_that_refuses_is_not() {
+    // internal_error, handshake_failure
+    for (alert, is_temporary) in [(80, true), (40, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 5]).unwrap();
+            stream.write_all(&[21, 3, 3, 0, 2, 2, alert]).unwrap();
+            io::copy(&mut stream, &mut io::sink()).unwrap();
+        });
+        let error = acquire_fails(&address, trusting(&Authority::new())).await;
+        assert_eq!(error.is_temporary(), is_temporary, "{error}");
+        assert!(error.to_string().contains("the server refused the TLS connection: it has "), "{error}");
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_certificate_that_no_server_accepts_is_refused_early() {
+    let authority = Authority::new();
+    let key = KeyPair::generate().unwrap();
+    let with = |change: fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new(vec!["client.example".to_owned()]).unwrap();
+        change(&mut params);
+        let certificate = params.signed_by(&key, &authority.0).unwrap();
+        let signed = Signed { certificate: certificate.pem(), key: key.serialize_pem() };
+        Tls::new(authority.pem().as_bytes(), Some(signed.identity()))
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    let said = with(|params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)).unwrap_err();
+    assert!(said.contains("it is an authority's (CA:TRUE)"), "{said}");
+    let said =
+        with(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]).unwrap_err();
+    assert!(said.contains("its extendedKeyUsage has no clientAuth"), "{said}");
+    let said = with(|params| {
+        let long = |number| format!("{number}{}.example", "x".repeat(50)).try_into().unwrap();
+        params.subject_alt_names = (0..400).map(|number| SanType::DnsName(long(number))).collect();
+    });
+    assert!(said.as_ref().is_err_and(|said| said.contains("16000 is the most that is accepted")), "{said:?}");
+}
+
 #[test]
 fn a_key_of_another_certificate_and_a_name_that_is_none_are_refused_early() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let (one, other) = (clients.signs("one.example"), clients.signs("other.example"));
     let mixed = Identity { certificates_pem: one.certificate.as_bytes(), key_pem: other.key.as_bytes() };
     let roots = authority.pem();
-    assert!(matches!(Tls::new(roots.as_bytes(), Some(mixed)), Err(TlsError::Unusable(_))));
+    assert!(matches!(Tls::new(roots.as_bytes(), Some(mixed)), Err(TlsError::Mismatch)));
     let no_key = Identity { key_pem: b"", ..one.identity() };
-    assert!(matches!(Tls::new(roots.as_bytes(), Some(no_key)), Err(TlsError::Pem { .. })));
+    assert!(matches!(Tls::new(roots.as_bytes(), Some(no_key)), Err(TlsError::Key(_))));
     let name = trusting(&authority).with_server_name("no name");
     assert!(matches!(name, Err(TlsError::ServerName(_))));
 }

@@ -32,7 +32,7 @@ pub(super) async fn run(
     let claim = tokio::select! {
         biased;
         _ = stopped.wait_for(|stopped| *stopped) => Err(Refusal::Code(ErrorCode::SHUTTING_DOWN)),
-        claim = first_frame(&mut stream, peer, deadline) => claim,
+        claim = first_frame(&mut stream, peer, deadline, &context) => claim,
     };
     let claim = claim.and_then(|claim| admit(claim, peer, &admission, &context));
     let has_made_room = pending.has_made_room();
@@ -79,7 +79,12 @@ enum Refusal {
     Gone(Failure),
 }
 
-async fn first_frame(stream: &mut Stream, peer: Peer, deadline: Instant) -> Result<Claim, Refusal> {
+async fn first_frame(
+    stream: &mut Stream,
+    peer: Peer,
+    deadline: Instant,
+    context: &Context,
+) -> Result<Claim, Refusal> {
     let mut received = Vec::new();
     loop {
         stream.receive(&mut received, deadline).await.map_err(Refusal::Gone)?;
@@ -92,10 +97,19 @@ async fn first_frame(stream: &mut Stream, peer: Peer, deadline: Instant) -> Resu
                 return Ok(Claim { acquire, rest: rest.to_vec(), identity });
             }
             Ok(None) => {}
-            Err(code) => return Err(Refusal::Code(code)),
+            Err(code) => {
+                let speaks_tls = stream.is_plain() && received.starts_with(&TLS_HELLO);
+                if speaks_tls && context.may_log_failed_handshake() {
+                    info!(%peer, "the client speaks TLS, and this port does not: set -tls-cert and -tls-key");
+                }
+                return Err(Refusal::Code(code));
+            }
         }
     }
 }
+
+/// How a client of TLS begins: a record of the handshake, in any version (RFC 8446, 5.1).
+const TLS_HELLO: [u8; 2] = [22, 3];
 
 /// The last check of an ACQUIRE: whether the client may have this lock.
 fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> Result<Claim, Refusal> {

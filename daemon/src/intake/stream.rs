@@ -71,6 +71,11 @@ impl Stream {
         self.has_spoken
     }
 
+    /// Whether what comes is the protocol itself.
+    pub(super) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
     /// Who the client's certificate says it is.
     pub(super) fn identity(&self) -> Result<Option<Arc<str>>, tls::Fault> {
         self.tls.as_ref().map_or(Ok(None), |tls| tls.identity())

@@ -48,7 +48,7 @@ Exit status: that of CMD (128 + n if signal n ended it), or
        alone; or the server ended the wait (shutting down, standby, kicked)
    76  the server broke the protocol
    77  the server refused the claim (not authorized, for one), or one side does
-       not accept the other's certificate
+       not accept the other's certificate, or only one side speaks TLS
   126  CMD cannot be run
   127  CMD was not found
   128+n  signal n came while waiting";
@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(of_loss_while_waiting(&Loss::ConnectionClosed(Closed::ByServer)), 69);
         let refused = Closed::Refused(client::Alert(116));
         assert_eq!(of_loss_while_waiting(&Loss::ConnectionClosed(refused)), 77);
+        assert_eq!(of_loss_while_waiting(&Loss::ConnectionClosed(Closed::SpeaksTls)), 77);
         assert_eq!(of_loss_while_waiting(&Loss::HeartbeatTimeout), 69);
         assert_eq!(of_loss_while_waiting(&Loss::ProtocolViolation(Violation::Unasked)), 76);
         assert_eq!(of_error(&Error::InvalidLease), 64);

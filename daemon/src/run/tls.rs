@@ -34,21 +34,35 @@ impl TlsArgs {
             }
             _ => Tls::new(&roots, None),
         };
-        let tls = tls.map_err(|error| problem("--tls-ca, --tls-cert or --tls-key", &error))?;
+        let tls = tls.map_err(|error| self.problem(ca, &error))?;
         match &self.tls_server_name {
             None => Ok(Some(tls)),
             Some(name) => match tls.with_server_name(name) {
                 Ok(tls) => Ok(Some(tls)),
-                Err(error) => Err(problem("--tls-server-name", &error)),
+                Err(error) => Err(format!("--tls-server-name: {error}")),
             },
+        }
+    }
+
+    /// What is wrong, behind the flag and the file that it is about.
+    fn problem(&self, ca: &Path, error: &TlsError) -> String {
+        let (flag, file) = match error {
+            TlsError::Authorities(_) => ("--tls-ca", Some(ca)),
+            TlsError::Certificates(_) | TlsError::Order(_) => ("--tls-cert", self.tls_cert.as_deref()),
+            TlsError::Key(_) | TlsError::Mismatch => ("--tls-key", self.tls_key.as_deref()),
+            TlsError::ServerName(_) => ("--tls-server-name", None),
+        };
+        match (error, file) {
+            (
+                TlsError::Authorities(problem) | TlsError::Certificates(problem) | TlsError::Key(problem),
+                Some(file),
+            ) => format!("{flag} {}: {problem}", file.display()),
+            (error, Some(file)) => format!("{flag} {}: {error}", file.display()),
+            (error, None) => format!("{flag}: {error}"),
         }
     }
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{flag}: cannot read {}: {error}", path.display()))
-}
-
-fn problem(flags: &str, error: &TlsError) -> String {
-    format!("{flags}: {error}")
 }

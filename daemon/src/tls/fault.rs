@@ -1,33 +1,35 @@
 //! Why a TLS session ends: whose fault it is, in words for a log line.
 
-use rustls::{AlertDescription, Error};
+use pki::words;
+use rustls::{AlertDescription, CertificateError, Error};
 
 /// Why a session cannot go on.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum Fault {
     /// The client does not want us; mostly, it does not trust our certificate.
-    #[error("the client ended TLS with the alert {0:?}")]
+    #[error("the client ended TLS: {}", words::alert((*.0).into(), "this server's"))]
     Refused(AlertDescription),
-    #[error("the client sent no certificate")]
+    #[error("the client sent no certificate: it needs one of an authority in -tls-client-ca")]
     NoCertificate,
-    #[error("the client's certificate is not accepted: {0}")]
+    #[error("the client's certificate is not accepted: {}", certificate(.0))]
     Certificate(Error),
     /// It was good enough for the session that the client resumes, and is not any more.
-    #[error("the certificate of a resumed session is not accepted any more: {0}")]
+    #[error("the certificate of a resumed session is not accepted any more: {}", certificate(.0))]
     ResumedCertificate(Error),
     #[error("the client's certificate names no usable identity: {0}")]
     Identity(String),
-    #[error("the client and this server have no TLS in common: {0}")]
+    #[error("the client and this server have no TLS in common: {}", words::error(.0))]
     NothingInCommon(Error),
-    /// Also what speaks no TLS at all.
-    #[error("the client broke TLS: {0}")]
+    #[error("the client speaks no TLS, and this port does: monolock run needs --tls-ca")]
+    NoTls,
+    #[error("the client broke TLS: {}", words::error(.0))]
     Protocol(Error),
-    #[error("the client sent a handshake message of more than {0} bytes")]
+    #[error("the client sent a message of more than {0} bytes: its chain of certificates is too long")]
     MessageTooLong(usize),
     /// TLS 1.2 has no way to change keys within a session.
     #[error("the session has sent as much as TLS 1.2 allows under one key")]
     KeyExhausted,
-    #[error("this server failed in TLS: {0}")]
+    #[error("this server failed in TLS: {}", words::error(.0))]
     Server(Error),
 }
 
@@ -45,5 +47,14 @@ impl From<Error> for Fault {
             | Error::Other(_) => Self::Server(error),
             _ => Self::Protocol(error),
         }
+    }
+}
+
+fn certificate(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "no authority in -tls-client-ca vouches for it".to_owned()
+        }
+        error => words::error(error),
     }
 }

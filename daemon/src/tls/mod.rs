@@ -47,7 +47,7 @@ struct Offer {
 
 /// The system gave no random bytes for the keys of tickets.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot set up TLS: {0}")]
+#[error("cannot set up TLS: {}", pki::words::error(.0))]
 pub(crate) struct SetupError(#[from] rustls::Error);
 
 impl Config {

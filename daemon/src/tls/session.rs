@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
+use pki::words;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
 use rustls::{Error, HandshakeKind};
@@ -17,6 +18,13 @@ const KEPT_BYTES_MAX: usize = 5 + (1 << 14) + 2048;
 /// The same once the handshake is over: no client of the protocol sends records of more than some 40 bytes. Sixteen KB of heartbeats would
 /// be answered with 147 KB, and thousands of clients could make the server keep both.
 const ESTABLISHED_KEPT_BYTES_MAX: usize = 2048;
+
+const _: () =
+    assert!(pki::CHAIN_BYTES_MAX < KEPT_BYTES_MAX, "a client's chain that is not too long is heard out");
+
+/// The header of a record that is longer than any: rustls answers it with the alert decode_error (RFC 8446, 6.2), which is
+/// also right for other lengths that we do not take.
+const ENDLESS_RECORD: [u8; 5] = [22, 3, 3, 0xff, 0xff];
 
 /// Input up to this length is worked on without a buffer on the heap. A heartbeat's record is 23 bytes (TLS 1.3) to 30 bytes
 /// long; this is a dozen of them.
@@ -87,6 +95,10 @@ impl Session {
         }
         let before = plaintext.len();
         let outcome = self.take(bytes, plaintext, output).and_then(|()| self.verify_again(output));
+        let outcome = outcome.map_err(|fault| match fault {
+            Fault::Protocol(error) if self.has_no_version() && words::is_no_tls(&error) => Fault::NoTls,
+            fault => fault,
+        });
         if let Err(fault) = &outcome {
             // Also because a resumed session's client may have sent it without being allowed to.
             plaintext.truncate(before);
@@ -110,9 +122,24 @@ impl Session {
         }
         let max = if self.is_handshaking() { KEPT_BYTES_MAX } else { ESTABLISHED_KEPT_BYTES_MAX };
         if self.kept.len() > max {
+            self.refuse_length(output);
             return Err(Fault::MessageTooLong(max));
         }
         Ok(())
+    }
+
+    /// Makes rustls send an alert: what is kept is fine so far, and it would wait for the rest.
+    fn refuse_length(&mut self, output: &mut Vec<u8>) {
+        let mut input = mem::take(&mut self.kept);
+        input.truncate(whole_records_len(&input));
+        input.extend_from_slice(&ENDLESS_RECORD);
+        let outcome = self.records(&mut input, &mut Vec::new(), output);
+        debug_assert!(outcome.is_err());
+    }
+
+    /// Whether no hello was read yet.
+    fn has_no_version(&self) -> bool {
+        self.connection.protocol_version().is_none()
     }
 
     /// Handles every whole record of `input` and returns how many bytes are done with.
@@ -167,12 +194,12 @@ impl Session {
         }
         let Some(config) = self.unverified.take() else { return Ok(()) };
         let Some(verifier) = &config.0.verifier else { return Ok(()) };
+        let chain = self.connection.peer_certificates().unwrap_or_default();
         if self.connection.handshake_kind() != Some(HandshakeKind::Resumed) {
             return Ok(());
         }
         let now = config.0.server.time_provider.current_time().ok_or(Error::FailedToGetCurrentTime)?;
-        let certificates = self.connection.peer_certificates().and_then(<[_]>::split_first);
-        let (certificate, intermediates) = certificates.ok_or(Fault::NoCertificate)?;
+        let (certificate, intermediates) = chain.split_first().ok_or(Fault::NoCertificate)?;
         if let Err(error) = verifier.verify_client_cert(certificate, intermediates, now) {
             // The handshake is over, and rustls lets nobody else send an alert that says more.
             self.close_notify(output);
@@ -262,6 +289,19 @@ impl Session {
         let certificate = self.connection.peer_certificates().and_then(<[_]>::first);
         certificate.map(|certificate| identity::identity(certificate).map(Arc::from)).transpose()
     }
+}
+
+/// How many of these bytes are records that are all there.
+fn whole_records_len(bytes: &[u8]) -> usize {
+    let mut len = 0;
+    while let Some(&[_, _, _, high, low]) = bytes.get(len..len + 5) {
+        let end = len + 5 + usize::from(u16::from_be_bytes([high, low]));
+        if end > bytes.len() {
+            break;
+        }
+        len = end;
+    }
+    len
 }
 
 type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;

@@ -32,8 +32,11 @@ pub(crate) struct Says<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Ed25519,
+    Ed448,
     P256,
-    Rsa2048,
+    P521,
+    /// With so many bits.
+    Rsa(u16),
 }
 
 /// From long ago until far away.
@@ -92,7 +95,12 @@ impl Certificates {
 
     /// Makes an authority.
     pub(crate) fn authority(&self, name: &str) {
-        self.key(name, Key::P256);
+        self.authority_with(name, Key::P256);
+    }
+
+    /// Makes an authority with this kind of key.
+    pub(crate) fn authority_with(&self, name: &str, key: Key) {
+        self.key(name, key);
         let (key, cert, subject) = (format!("{name}.key"), format!("{name}.pem"), format!("/CN={name}"));
         self.openssl(&[
             "req", "-x509", "-new", "-key", &key, "-subj", &subject, "-days", "9999", "-out", &cert,
@@ -130,12 +138,18 @@ impl Certificates {
 
     fn key(&self, name: &str, key: Key) {
         let file = format!("{name}.key");
+        let bits;
         let mut make = vec!["genpkey", "-out", &file, "-algorithm"];
-        make.extend(match key {
-            Key::Ed25519 => &["ED25519"][..],
-            Key::P256 => &["EC", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            Key::Rsa2048 => &["RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
-        });
+        match key {
+            Key::Ed25519 => make.push("ED25519"),
+            Key::Ed448 => make.push("ED448"),
+            Key::P256 => make.extend(["EC", "-pkeyopt", "ec_paramgen_curve:P-256"]),
+            Key::P521 => make.extend(["EC", "-pkeyopt", "ec_paramgen_curve:P-521"]),
+            Key::Rsa(count) => {
+                bits = format!("rsa_keygen_bits:{count}");
+                make.extend(["RSA", "-pkeyopt", &bits]);
+            }
+        }
         self.openssl(&make);
     }
 

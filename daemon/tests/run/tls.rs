@@ -1,11 +1,14 @@
 //! TLS to the server: certificates made by openssl, and socat in front of the real server.
 
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 use crate::harness::{Server, wait_for};
 use crate::runs::{LONG, monolock_run, only_line, run_to_end};
 
@@ -109,5 +112,250 @@ fn a_tls_flag_that_cannot_be_used_is_64_and_named() {
         let ended = run_to_end(command);
         assert_eq!(ended.code, Some(64), "{flags:?}: {ended:?}");
         assert!(only_line(&ended).contains(named), "{flags:?}: {ended:?}");
+    }
+}
+
+/// A server of TLS; of mutual TLS if `mutual`.
+fn server(files: &Certificates, name: &str, mutual: bool) -> Server {
+    let [cert, key, ca] =
+        [&format!("{name}.pem"), &format!("{name}.key"), "ca.pem"].map(|file| files.path(file));
+    let mut flags = vec!["-tls-cert", cert.to_str().unwrap(), "-tls-key", key.to_str().unwrap()];
+    if mutual {
+        flags.extend(["-tls-client-ca", ca.to_str().unwrap()]);
+    }
+    Server::with(&flags)
+}
+
+/// The status and the one line of `monolock run` with these flags.
+fn run(files: &Certificates, address: SocketAddr, flags: &[&str]) -> (i32, String) {
+    let address = address.to_string();
+    let mut command = monolock_run(&[&["--address", &address], flags, &["lock", "--", "true"]].concat());
+    command.current_dir(files.directory());
+    let ended = run_to_end(command);
+    (ended.code.unwrap(), only_line(&ended).to_owned())
+}
+
+#[test]
+#[ignore = "needs openssl; .ci/run installs it before it runs this"]
+fn one_side_without_tls_is_77_and_told_what_to_do() {
+    let files = Certificates::new();
+    files.issue("server", Says::default());
+    let plain = Server::start();
+    let (code, line) = run(&files, plain.address, &["--tls-ca", "ca.pem"]);
+    assert_eq!(code, 77, "{line}");
+    assert!(line.contains("the server does not speak TLS: leave --tls-ca out, or mind the port"), "{line}");
+    assert!(line.contains(&plain.address.to_string()), "{line}");
+    let tls = server(&files, "server", false);
+    let (code, line) = run(&files, tls.address, &[]);
+    assert_eq!(code, 77, "{line}");
+    assert!(line.contains("the server speaks TLS, and this client does not: use --tls-ca"), "{line}");
+}
+
+#[test]
+#[ignore = "needs openssl; .ci/run installs it before it runs this"]
+fn a_file_that_is_no_good_is_64_and_told_by_flag_file_and_remedy() {
+    let files = Certificates::new();
+    let client = Says { extensions: "extendedKeyUsage=clientAuth", ..Says::default() };
+    files.issue("client", client);
+    for (name, key) in [("p521", Key::P521), ("ed448", Key::Ed448), ("rsa1024", Key::Rsa(1024))] {
+        files.issue(name, Says { key, ..client });
+    }
+    files.authority_with("ca-p521", Key::P521);
+    files.issue("authority", Says { extensions: "basicConstraints=CA:true", ..client });
+    files.issue("other", Says { extensions: "extendedKeyUsage=serverAuth", ..client });
+    let long = format!("nsComment={}", "x".repeat(22_000));
+    files.issue("long", Says { extensions: &long, ..client });
+    files.openssl(&[
+        "pkey",
+        "-in",
+        "client.key",
+        "-aes256",
+        "-passout",
+        "pass:secret",
+        "-out",
+        "encrypted.key",
+    ]);
+    let ca = fs::read_to_string(files.path("ca.pem")).unwrap();
+    fs::write(files.path("glued.pem"), format!("{}{ca}", ca.trim_end())).unwrap();
+    // Nobody listens: what is wrong is told before.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let cannot = |kind: &str| format!("TLS cannot be spoken here with this private key ({kind}): take RSA");
+    for (ca, name, key, expected) in [
+        ("glued.pem", "client", "client.key", "--tls-ca glued.pem: line ".to_owned()),
+        (
+            "client.key",
+            "client",
+            "client.key",
+            "--tls-ca client.key: line 1: PRIVATE KEY cannot be".to_owned(),
+        ),
+        (
+            "ca-p521.pem",
+            "client",
+            "client.key",
+            "--tls-ca ca-p521.pem: line 1: this authority's signatures cannot be checked here, its key is ECDSA P-521: "
+                .to_owned(),
+        ),
+        (
+            "ca.pem",
+            "client",
+            "encrypted.key",
+            "--tls-key encrypted.key: line 1: the private key is encrypted; decrypt".to_owned(),
+        ),
+        (
+            "ca.pem",
+            "client",
+            "other.key",
+            "--tls-key other.key: the client's private key does not belong".to_owned(),
+        ),
+        ("ca.pem", "p521", "p521.key", format!("--tls-key p521.key: {}", cannot("ECDSA P-521"))),
+        ("ca.pem", "ed448", "ed448.key", format!("--tls-key ed448.key: {}", cannot("Ed448"))),
+        ("ca.pem", "rsa1024", "rsa1024.key", format!("--tls-key rsa1024.key: {}", cannot("RSA 1024"))),
+        (
+            "ca.pem",
+            "authority",
+            "authority.key",
+            "--tls-cert authority.pem: unusable certificate: it is an authority's".to_owned(),
+        ),
+        (
+            "ca.pem",
+            "other",
+            "other.key",
+            "--tls-cert other.pem: unusable certificate: its extendedKeyUsage has no clientAuth".to_owned(),
+        ),
+        ("ca.pem", "long", "long.key", "--tls-cert long.pem: its certificates are 22".to_owned()),
+    ] {
+        let cert = format!("{name}.pem");
+        let (code, line) = run(&files, address, &["--tls-ca", ca, "--tls-cert", &cert, "--tls-key", key]);
+        assert_eq!(code, 64, "{line}");
+        assert!(line.contains(&expected), "{line}");
+    }
+}
+
+#[test]
+#[ignore = "needs openssl; .ci/run installs it before it runs this"]
+fn a_certificate_that_the_other_side_does_not_accept_is_77_and_told_in_words() {
+    let files = Certificates::new();
+    files.authority("other-ca");
+    let client = Says { extensions: "extendedKeyUsage=clientAuth", ..Says::default() };
+    files.issue("client", client);
+    files.issue("future-client", Says { valid: FUTURE, ..client });
+    files.issue("stranger", Says { by: "other-ca", ..client });
+    let name = "subjectAltName=DNS:elsewhere.test,IP:10.0.0.1";
+    for (server_name, says, expected) in [
+        (
+            "future",
+            Says { valid: FUTURE, ..Says::default() },
+            "it is not valid before 2098-01-01T00:00:00Z, and the clock here says ",
+        ),
+        ("expired", Says { valid: EXPIRED, ..Says::default() }, "it expired at 2020-02-01T00:00:00Z"),
+        (
+            "ca-leaf",
+            Says { extensions: "basicConstraints=CA:true\nsubjectAltName=IP:127.0.0.1", ..Says::default() },
+            "it is an authority's (CA:TRUE)",
+        ),
+        (
+            "elsewhere",
+            Says { extensions: name, ..Says::default() },
+            "it is not for 127.0.0.1, but for elsewhere.test, 10.0.0.1 (--tls-server-name)",
+        ),
+        (
+            "of-other",
+            Says { by: "other-ca", ..Says::default() },
+            "no authority that is trusted here vouches for it (--tls-ca)",
+        ),
+    ] {
+        files.issue(server_name, says);
+        let mut server = server(&files, server_name, false);
+        let (code, line) = run(&files, server.address, &["--tls-ca", "ca.pem"]);
+        assert_eq!(code, 77, "{line}");
+        assert!(line.contains(&format!("the server's certificate is not accepted: {expected}")), "{line}");
+        assert!(server.log_line("TLS handshake failed").contains("the client ended TLS: "));
+    }
+    files.issue("server", Says::default());
+    for (name, expected, logged) in [
+        (
+            "",
+            "it wants a certificate (alert 116), see --tls-cert and --tls-key",
+            "the client sent no certificate",
+        ),
+        (
+            "future-client",
+            "our certificate has expired or is not valid yet (alert 45), see --tls-cert",
+            "it is not valid before 2098",
+        ),
+        (
+            "stranger",
+            "it does not know the authority of our certificate (alert 48), see --tls-cert",
+            "no authority in -tls-client-ca vouches for it",
+        ),
+    ] {
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let identity = ["--tls-cert", &cert, "--tls-key", &key];
+        let mut server = server(&files, "server", true);
+        let identity = if name.is_empty() { &[][..] } else { &identity[..] };
+        let (code, line) = run(&files, server.address, &[&["--tls-ca", "ca.pem"], identity].concat());
+        assert_eq!(code, 77, "{line}");
+        assert!(line.contains(expected), "{line}");
+        server.log_line(logged);
+    }
+}
+
+/// The real openssl as server, with this certificate.
+struct OpensslServer {
+    child: Child,
+    address: SocketAddr,
+    /// Kept open, as long as it may write.
+    _output: BufReader<ChildStdout>,
+}
+
+impl OpensslServer {
+    fn start(files: &Certificates, name: &str) -> Self {
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let mut child = Command::new("openssl")
+            .args(["s_server", "-accept", "127.0.0.1:0", "-cert", &cert, "-key", &key])
+            .args(["-cipher", "DEFAULT@SECLEVEL=0"])
+            .current_dir(files.directory())
+            // It ends a connection at the end of its input.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is there");
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = output.by_ref().lines().map(Result::unwrap);
+        let address = lines.find_map(|line| line.strip_prefix("ACCEPT ")?.parse().ok());
+        Self { child, address: address.expect("openssl says where it listens"), _output: output }
+    }
+}
+
+impl Drop for OpensslServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs openssl; .ci/run installs it before it runs this"]
+fn a_server_with_a_key_that_is_not_accepted_here_is_77_and_told_in_words() {
+    let files = Certificates::new();
+    for (name, key, expected) in [
+        (
+            "p521",
+            Key::P521,
+            "it has nothing in common with this side: version, cipher or kind of key (alert 40)",
+        ),
+        (
+            "ed448",
+            Key::Ed448,
+            "it has nothing in common with this side: version, cipher or kind of key (alert 40)",
+        ),
+        ("rsa1024", Key::Rsa(1024), "a signature does not fit: "),
+    ] {
+        files.issue(name, Says { key, ..Says::default() });
+        let server = OpensslServer::start(&files, name);
+        let (code, line) = run(&files, server.address, &["--tls-ca", "ca.pem"]);
+        assert_eq!(code, 77, "{line}");
+        assert!(line.contains(expected), "{line}");
     }
 }

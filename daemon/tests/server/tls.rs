@@ -11,7 +11,7 @@ use protocol::{HEARTBEAT, ServerFrame, Token, decode_server_frame};
 use rustix::process::Signal;
 
 use crate::admin::Api;
-use crate::certificates::{Certificates, EXPIRED, FUTURE, Says};
+use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 use crate::harness::{Closed, Peer, Server, acquire, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -311,6 +311,61 @@ fn is_drained(peer: &Peer) -> bool {
         line.split_whitespace().nth(2).is_some_and(|remote| remote.ends_with(&format!(":{mine:04X}")))
     });
     theirs.and_then(|line| line.split_whitespace().nth(4)).is_some_and(|queues| queues.ends_with(":00000000"))
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_client_with_too_long_a_chain_of_certificates_is_told_by_an_alert() {
+    let files = certificates();
+    let extensions = format!("nsComment={}\nsubjectAltName=DNS:long.test", "x".repeat(22_000));
+    files.issue("long", Says { extensions: &extensions, ..Says::default() });
+    let mut server = server(&files, true);
+    for version in VERSIONS {
+        let mut client = Client::brief(&server, &files, &[version, "-cert", "long.pem", "-key", "long.key"]);
+        client.send(&acquire("lock", LEASE));
+        let said = client.ended();
+        assert!(said.contains("decode error"), "{version}: {said}");
+    }
+    assert!(server.log_line("TLS handshake failed").contains("its chain of certificates is too long"));
+    server.wait_for_metric(HANDSHAKE_ERRORS, 2.0);
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_client_with_a_key_that_is_not_accepted_here_is_told_and_logged_in_words() {
+    let files = certificates();
+    for (name, key, expected) in [
+        // openssl sees that there is no signature in common, and shows none.
+        ("p521", Key::P521, "the client sent no certificate"),
+        ("ed448", Key::Ed448, "the client sent no certificate"),
+        ("rsa1024", Key::Rsa(1024), "a key in the chain is RSA of less than 2048 bits"),
+    ] {
+        files.issue(name, Says { key, ..Says::default() });
+        let mut server = server(&files, true);
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let flags = ["-cert", &cert, "-key", &key, "-cipher", "DEFAULT@SECLEVEL=0"];
+        let mut client = Client::brief(&server, &files, &flags);
+        client.send(&acquire("lock", LEASE));
+        let said = client.ended();
+        assert!(said.contains("alert"), "{name}: {said}");
+        let line = server.log_line("TLS handshake failed");
+        assert!(line.contains(expected), "{name}: {line}");
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_server_says_in_its_log_which_side_of_a_connection_lacks_tls() {
+    let files = certificates();
+    let mut plain = Server::start();
+    let mut client = Client::brief(&plain, &files, &[]);
+    assert!(client.ended().contains("wrong version number"));
+    plain.log_line("the client speaks TLS, and this port does not: set -tls-cert and -tls-key");
+    let mut server = server(&files, false);
+    let mut peer = server.connect();
+    peer.send(b"GET / HTTP/1.1\r\n\r\n");
+    let reason = "the client speaks no TLS, and this port does: monolock run needs --tls-ca";
+    assert!(server.log_line("TLS handshake failed").contains(reason));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) static FILES: LazyLock<Certificates> = LazyLock::new(|| {
     files.authority("other-ca");
     files.issue("server", Says::default());
     files.issue("server-ed25519", Says { key: Key::Ed25519, ..Says::default() });
-    files.issue("server-rsa2048", Says { key: Key::Rsa2048, ..Says::default() });
+    files.issue("server-rsa2048", Says { key: Key::Rsa(2048), ..Says::default() });
     files.issue("client", Says { extensions: "subjectAltName=URI:spiffe://test/client", ..Says::default() });
     files
 });

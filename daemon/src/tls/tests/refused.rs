@@ -2,6 +2,9 @@
 
 use rustls::{AlertDescription, CertificateError, Error, SupportedProtocolVersion};
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
 use super::certificates::{ALWAYS, EXPIRED, FUTURE, Says};
 use super::pair::{FILES, Pair, VERSIONS, authorities, certificate, client, mutual, plain};
 use crate::tls::{Config, Fault};
@@ -34,6 +37,7 @@ fn a_certificate_that_does_not_hold_is_refused_and_told() {
     FILES.issue("future", valid(FUTURE));
     FILES.issue("stranger", Says { by: "other-ca", ..valid(ALWAYS) });
     FILES.issue("for-servers", Says { extensions: "extendedKeyUsage=serverAuth", ..valid(ALWAYS) });
+    FILES.issue("ca-leaf", Says { extensions: "basicConstraints=CA:true", ..valid(ALWAYS) });
     FILES.issue("v1", Says { extensions: "", ..valid(ALWAYS) });
     let v1 = FILES.openssl(&["x509", "-in", "v1.pem", "-noout", "-text"]);
     assert!(
@@ -43,11 +47,20 @@ fn a_certificate_that_does_not_hold_is_refused_and_told() {
 
     for version in VERSIONS {
         for (name, alert, words) in [
-            ("expired", AlertDescription::CertificateExpired, "expired"),
-            ("future", AlertDescription::CertificateExpired, "not valid yet"),
-            ("stranger", AlertDescription::UnknownCA, "UnknownIssuer"),
-            ("for-servers", AlertDescription::UnsupportedCertificate, "server authentication"),
-            ("v1", AlertDescription::CertificateUnknown, "UnsupportedCertVersion"),
+            ("expired", AlertDescription::CertificateExpired, "it expired at 2020-02-01T00:00:00Z"),
+            (
+                "future",
+                AlertDescription::CertificateExpired,
+                "it is not valid before 2098-01-01T00:00:00Z, and the clock here says 20",
+            ),
+            ("stranger", AlertDescription::UnknownCA, "no authority in -tls-client-ca vouches for it"),
+            (
+                "for-servers",
+                AlertDescription::UnsupportedCertificate,
+                "its extendedKeyUsage has no clientAuth",
+            ),
+            ("ca-leaf", AlertDescription::CertificateUnknown, "it is an authority's (CA:TRUE)"),
+            ("v1", AlertDescription::CertificateUnknown, "it is X.509 v1, and must be v3"),
         ] {
             let (fault, heard) = refusal(version, Some(name));
             let text = fault.to_string();
@@ -55,6 +68,35 @@ fn a_certificate_that_does_not_hold_is_refused_and_told() {
             assert!(text.contains(words), "{name}: {text}");
             assert_eq!(heard, Error::AlertReceived(alert), "{name} {version:?}");
         }
+    }
+}
+
+#[test]
+#[ignore = "needs openssl, which .ci/run installs before it runs this"]
+fn a_chain_of_certificates_that_is_too_long_is_refused_and_told() {
+    let padded = |bytes: usize| {
+        let name = format!("padded-{bytes}");
+        let extensions = format!("nsComment={}\nsubjectAltName=DNS:padded.test", "x".repeat(bytes));
+        FILES.issue(&name, Says { extensions: &extensions, ..Says::default() });
+        name
+    };
+    let (longest, too_long) = (padded(15_400), padded(22_000));
+    let len = |name: &str| CertificateDer::from_pem_file(FILES.path(&format!("{name}.pem"))).unwrap().len();
+    assert!((15_800..pki::CHAIN_BYTES_MAX).contains(&len(&longest)), "{}", len(&longest));
+    for version in VERSIONS {
+        Pair::established(&client(version, Some(&longest)), &mutual());
+        let mut pair = Pair::new(&client(version, Some(&too_long)), &mutual());
+        let fault = loop {
+            let outgoing = pair.outgoing();
+            // As they come from a socket.
+            if let Err(fault) = outgoing.chunks(4096).try_for_each(|piece| pair.give(piece)) {
+                break fault;
+            }
+        };
+        let heard = pair.client_error();
+        assert!(matches!(fault, Fault::MessageTooLong(_)), "{fault:?}");
+        assert!(fault.to_string().contains("its chain of certificates is too long"), "{fault}");
+        assert_eq!(heard, Error::AlertReceived(AlertDescription::DecodeError), "{version:?}");
     }
 }
 

@@ -1,0 +1,16 @@
+//! Certificates and keys: files that are read in whole or refused, and what TLS says about them, in words.
+//!
+//! Server and client share it. Nothing here opens a file or a socket.
+
+#![forbid(unsafe_code)]
+
+mod chain;
+mod kind;
+mod leaf;
+pub mod pem;
+mod read;
+pub mod words;
+
+pub use chain::{CHAIN_BYTES_MAX, Mismatch, signing_key};
+pub use leaf::{Doubt, Leaf, Side};
+pub use read::{Problem, authorities, certificates, private_key};
