@@ -3,8 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_X509_EXT_NAME_CONSTRAINTS;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Version;
 
@@ -136,6 +139,27 @@ impl fmt::Display for Leaf<'_> {
         let (from, until) = (date(self.not_before_unix_s()), date(self.not_after_unix_s()));
         write!(f, ", valid from {from} to {until}, {}", kind::of_certificate(&self.0).name)
     }
+}
+
+/// Whether some authority of a verified chain may vouch for certain names only (RFC 5280, 4.2.1.10). The chain is what a
+/// peer showed, its own certificate first; which of `roots` ends it is told by the name of that.
+pub fn is_constrained(chain: &[CertificateDer<'_>], roots: &RootCertStore) -> bool {
+    let mut constrained = roots.roots.iter().filter(|root| root.name_constraints.is_some()).peekable();
+    let has_constraints = |certificate: &X509Certificate<'_>| {
+        certificate.extensions().iter().any(|extension| extension.oid == OID_X509_EXT_NAME_CONSTRAINTS)
+    };
+    let is_above =
+        |der: &CertificateDer<'_>| parse(der).is_ok_and(|certificate| has_constraints(&certificate));
+    if chain.iter().skip(1).any(is_above) {
+        return true;
+    }
+    if constrained.peek().is_none() {
+        return false;
+    }
+    // Without the header of the SEQUENCE, which a trust anchor does not have.
+    let names: Vec<_> = constrained.map(|root| root.subject.as_ref()).collect();
+    let is_issuer = |issuer: &[u8]| names.iter().any(|name| issuer.ends_with(name));
+    chain.iter().any(|der| parse(der).is_ok_and(|certificate| is_issuer(certificate.issuer().as_raw())))
 }
 
 pub(crate) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, String> {

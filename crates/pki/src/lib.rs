@@ -12,5 +12,5 @@ mod read;
 pub mod words;
 
 pub use chain::{CHAIN_BYTES_MAX, Mismatch, signing_key};
-pub use leaf::{Doubt, Leaf, Side};
+pub use leaf::{Doubt, Leaf, Side, is_constrained};
 pub use read::{Problem, authorities, certificates, private_key};

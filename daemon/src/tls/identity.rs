@@ -14,17 +14,27 @@ const TAG_DNS_NAME: u32 = 2;
 const TAG_URI: u32 = 6;
 
 /// The identity in an end-entity certificate: its first URI, else its first DNS name, else its Common Name, else nothing.
-pub(super) fn identity(certificate: &[u8]) -> Result<&str, Fault> {
+///
+/// An authority that may vouch for certain names only (`is_constrained`) could write any Common Name: name constraints do
+/// not bind it. So it does not count there.
+pub(super) fn identity(certificate: &[u8], is_constrained: bool) -> Result<&str, Fault> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(unusable)?;
     let identity = match alternative_name(&certificate)? {
         Some(name) => name,
-        None => common_name(&certificate)?,
+        None => match common_name(&certificate)? {
+            "" => "",
+            _ if is_constrained => return Err(Fault::Identity(CONSTRAINED.to_owned())),
+            name => name,
+        },
     };
     if identity.len() > IDENTITY_BYTES_MAX {
         return Err(Fault::Identity(format!("it is longer than {IDENTITY_BYTES_MAX} bytes")));
     }
     Ok(identity)
 }
+
+const CONSTRAINED: &str = "its authority may vouch for certain names only (nameConstraints), which do not bind a Common \
+                           Name: it needs a URI or DNS name (subjectAltName)";
 
 fn alternative_name<'a>(certificate: &X509Certificate<'a>) -> Result<Option<&'a str>, Fault> {
     let names = match certificate.subject_alternative_name().map_err(unusable)? {

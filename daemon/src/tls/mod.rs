@@ -41,8 +41,16 @@ pub(crate) struct Config(Arc<Offer>);
 #[derive(Debug)]
 struct Offer {
     server: Arc<ServerConfig>,
-    /// Looks at the certificates of clients; `None` where they need none.
-    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// `None` where clients need no certificate.
+    clients: Option<Clients>,
+}
+
+/// Whom to let in.
+#[derive(Debug)]
+struct Clients {
+    roots: Arc<RootCertStore>,
+    /// Looks at the certificates of clients.
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
 /// The system gave no random bytes for the keys of tickets.
@@ -64,9 +72,12 @@ impl Config {
         clock: Arc<dyn TimeProvider>,
     ) -> Result<Self, SetupError> {
         let provider = Arc::new(provider);
-        let verifier = authorities.map(|authorities| verifier(authorities.roots(), &provider));
-        let offered = match &verifier {
-            Some(verifier) => Arc::clone(verifier),
+        let clients = authorities.map(|authorities| {
+            let roots = authorities.roots();
+            Clients { verifier: verifier(Arc::clone(&roots), &provider), roots }
+        });
+        let offered = match &clients {
+            Some(clients) => Arc::clone(&clients.verifier),
             None => Arc::new(NoClientAuth),
         };
         let mut server = ServerConfig::builder_with_details(provider, clock)
@@ -76,7 +87,7 @@ impl Config {
         server.ticketer = Ticketer::new()?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = TICKETS;
-        Ok(Self(Arc::new(Offer { server: Arc::new(server), verifier })))
+        Ok(Self(Arc::new(Offer { server: Arc::new(server), clients })))
     }
 }
 

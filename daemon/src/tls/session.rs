@@ -45,6 +45,8 @@ pub(crate) struct Session {
     unverified: Option<Config>,
     is_closed_by_peer: bool,
     is_closed_by_us: bool,
+    /// Whether one of the authorities behind the client's certificate may vouch for certain names only.
+    is_constrained: bool,
     /// Why it is over. Nothing more is read or sent then.
     fault: Option<Box<Fault>>,
 }
@@ -70,6 +72,7 @@ impl Session {
             unverified: Some(config.clone()),
             is_closed_by_peer: false,
             is_closed_by_us: false,
+            is_constrained: false,
             fault: None,
         }
     }
@@ -193,14 +196,15 @@ impl Session {
             return Ok(());
         }
         let Some(config) = self.unverified.take() else { return Ok(()) };
-        let Some(verifier) = &config.0.verifier else { return Ok(()) };
+        let Some(clients) = &config.0.clients else { return Ok(()) };
         let chain = self.connection.peer_certificates().unwrap_or_default();
+        self.is_constrained = pki::is_constrained(chain, &clients.roots);
         if self.connection.handshake_kind() != Some(HandshakeKind::Resumed) {
             return Ok(());
         }
         let now = config.0.server.time_provider.current_time().ok_or(Error::FailedToGetCurrentTime)?;
         let (certificate, intermediates) = chain.split_first().ok_or(Fault::NoCertificate)?;
-        if let Err(error) = verifier.verify_client_cert(certificate, intermediates, now) {
+        if let Err(error) = clients.verifier.verify_client_cert(certificate, intermediates, now) {
             // The handshake is over, and rustls lets nobody else send an alert that says more.
             self.close_notify(output);
             return Err(Fault::ResumedCertificate(error));
@@ -287,7 +291,9 @@ impl Session {
     pub(crate) fn identity(&self) -> Result<Option<Arc<str>>, Fault> {
         debug_assert!(!self.is_handshaking());
         let certificate = self.connection.peer_certificates().and_then(<[_]>::first);
-        certificate.map(|certificate| identity::identity(certificate).map(Arc::from)).transpose()
+        certificate
+            .map(|certificate| identity::identity(certificate, self.is_constrained).map(Arc::from))
+            .transpose()
     }
 }
 
