@@ -114,8 +114,9 @@ fn refuse_binary(file: &[u8]) -> Result<(), Malformed> {
     match file {
         // With a byte order mark, or ASCII in two bytes.
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, 0, ..] | [_, 0, _, 0, ..] => Err(Malformed::Utf16),
-        // A SEQUENCE of more than 127 bytes.
+        // A SEQUENCE of more than 127 bytes, or of less.
         [0x30, 0x80..=0xff, ..] => Err(Malformed::Der),
+        [0x30, len, rest @ ..] if rest.len() == usize::from(*len) => Err(Malformed::Der),
         _ => match lines(file).find(|(_, text)| text.contains(&0)) {
             Some((line, _)) => Err(Malformed::Nul(line)),
             None => Ok(()),
@@ -260,6 +261,8 @@ mod tests {
             refused(text, "it is UTF-16: save it as UTF-8 or ASCII");
         }
         assert_eq!(sections(&[0x30, 0x82, 1, 0x1f]), Err(Malformed::Der));
+        assert_eq!(sections(&[0x30, 3, 2, 1, 0]), Err(Malformed::Der));
+        assert_eq!(sections(b"0\n"), Ok(vec![]));
         assert_eq!(sections(format!("{ONE}\0\n{ONE}").as_bytes()), Err(Malformed::Nul(4)));
         assert_eq!(sections(ONE.replace("AAAA", "AA\0A").as_bytes()), Err(Malformed::Nul(2)));
     }

@@ -151,7 +151,7 @@ pub fn private_key(file: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
 pub(crate) fn unusable_key(key: &PrivateKeyDer<'_>) -> Problem {
     match kind::of_private_key(key) {
         Some(Kind { name, signs: false, .. }) => Problem::KeyKind(name),
-        Some(Kind { name, .. }) => Problem::KeyKind(format!("{name}, and damaged")),
+        Some(Kind { name, .. }) => Problem::KeyKind(format!("{name}, but damaged or of a rare form")),
         None => Problem::KeyKind("damaged, or no key at all".to_owned()),
     }
 }

@@ -18,12 +18,12 @@ const TAG_URI: u32 = 6;
 /// An authority that may vouch for certain names only (`is_constrained`) could write any Common Name: name constraints do
 /// not bind it. So it does not count there.
 pub(super) fn identity(certificate: &[u8], is_constrained: bool) -> Result<&str, Fault> {
-    let (_, certificate) = X509Certificate::from_der(certificate).map_err(unusable)?;
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| fault("it cannot be read"))?;
     let identity = match alternative_name(&certificate)? {
         Some(name) => name,
         None => match common_name(&certificate)? {
             "" => "",
-            _ if is_constrained => return Err(Fault::Identity(CONSTRAINED.to_owned())),
+            _ if is_constrained => return Err(fault(CONSTRAINED)),
             name => name,
         },
     };
@@ -33,11 +33,13 @@ pub(super) fn identity(certificate: &[u8], is_constrained: bool) -> Result<&str,
     Ok(identity)
 }
 
+const SAN_UNREADABLE: &str = "its subjectAltName cannot be read, or is there twice";
+
 const CONSTRAINED: &str = "its authority may vouch for certain names only (nameConstraints), which do not bind a Common \
                            Name: it needs a URI or DNS name (subjectAltName)";
 
 fn alternative_name<'a>(certificate: &X509Certificate<'a>) -> Result<Option<&'a str>, Fault> {
-    let names = match certificate.subject_alternative_name().map_err(unusable)? {
+    let names = match certificate.subject_alternative_name().map_err(|_| fault(SAN_UNREADABLE))? {
         Some(extension) => &extension.value.general_names,
         None => return Ok(None),
     };
@@ -48,7 +50,7 @@ fn alternative_name<'a>(certificate: &X509Certificate<'a>) -> Result<Option<&'a 
             GeneralName::DNSName(name) => dns_name = dns_name.or(Some(name)),
             // Falling back to another name could make it somebody else.
             GeneralName::Invalid(tag, _) if tag.0 == TAG_DNS_NAME || tag.0 == TAG_URI => {
-                return Err(Fault::Identity("a URI or DNS name in it is no text".to_owned()));
+                return Err(fault("a URI or DNS name in it is no text"));
             }
             _ => {}
         }
@@ -60,10 +62,10 @@ fn alternative_name<'a>(certificate: &X509Certificate<'a>) -> Result<Option<&'a 
 fn common_name<'a>(certificate: &X509Certificate<'a>) -> Result<&'a str, Fault> {
     match certificate.subject.iter_common_name().last() {
         None => Ok(""),
-        Some(name) => name.as_str().map_err(unusable),
+        Some(name) => name.as_str().map_err(|_| fault("its Common Name cannot be read")),
     }
 }
 
-fn unusable(error: impl std::fmt::Display) -> Fault {
-    Fault::Identity(error.to_string())
+fn fault(why: &str) -> Fault {
+    Fault::Identity(why.to_owned())
 }

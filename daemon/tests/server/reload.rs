@@ -52,10 +52,15 @@ fn a_broken_rotation_leaves_everything_as_it_was() {
     secured.files.issue("alice", client());
     secured.files.issue("other", Says::default());
     secured.files.issue("expired", Says { valid: EXPIRED, ..Says::default() });
+    secured.files.issue("for-clients", client());
     secured.files.issue("future", Says { valid: FUTURE, ..Says::default() });
     let held = secured.acquire("ca", "alice", "held").unwrap();
     let copy = |from: &str, to: &str| fs::copy(secured.files.path(from), secured.files.path(to)).unwrap();
-    let break_by: [&dyn Fn(); 5] = [
+    let break_by: [&dyn Fn(); 6] = [
+        &|| {
+            copy("for-clients.pem", "used-server.pem");
+            copy("for-clients.key", "used-server.key");
+        },
         &|| {
             copy("other.pem", "used-server.pem");
         },
