@@ -9,7 +9,6 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::OID_X509_EXT_NAME_CONSTRAINTS;
 use x509_parser::prelude::FromDer;
-use x509_parser::x509::X509Version;
 
 use crate::kind;
 use crate::words::date;
@@ -38,8 +37,6 @@ pub enum Doubt {
     Authority,
     /// It is not for this side of TLS.
     Purpose(Side),
-    /// It has no extensions.
-    Version,
     /// It names no host.
     Nameless,
 }
@@ -54,9 +51,6 @@ impl fmt::Display for Doubt {
             }
             Self::Purpose(Side::Server) => write!(f, "its extendedKeyUsage has no serverAuth"),
             Self::Purpose(Side::Client) => write!(f, "its extendedKeyUsage has no clientAuth"),
-            Self::Version => {
-                write!(f, "it is X.509 v1: issue it with an extension, as keyUsage=digitalSignature")
-            }
             Self::Nameless => write!(f, "it has no DNS name or IP address (subjectAltName)"),
         }
     }
@@ -100,9 +94,7 @@ impl<'a> Leaf<'a> {
             (Ok(Some(usage)), Side::Client) => !usage.value.client_auth,
             _ => false,
         };
-        if self.0.version != X509Version::V3 {
-            Some(Doubt::Version)
-        } else if is_authority {
+        if is_authority {
             Some(Doubt::Authority)
         } else if is_for_others {
             Some(Doubt::Purpose(side))
