@@ -1,6 +1,6 @@
 //! The thread that formats and writes. It alone waits for a slow disk, a full disk, or a reader.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
 use super::batch::Batch;
-use super::destination::Destination;
+use super::destination::{Destination, Output};
 use super::recorder::{Backlog, Entry};
 use super::trouble::{Notice, Trouble};
 
@@ -53,7 +53,7 @@ pub(super) struct Writer<W> {
     finishing: Option<oneshot::Sender<()>>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Output> Writer<W> {
     pub(super) fn new(
         name: String,
         destination: Destination<W>,
@@ -116,7 +116,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// A line torn by a full disk is completed in the same file, and written anew in another one.
+    /// A line torn by a full disk is completed where its beginning is, and else written anew.
     fn reopen(&mut self, destination: Destination<W>) {
         if !destination.is_same(&self.destination) {
             self.destination = destination;
@@ -138,6 +138,9 @@ impl<W: Write> Writer<W> {
             return;
         }
         while !self.batch.unwritten().is_empty() {
+            if !self.destination.look() {
+                self.batch.rewind();
+            }
             match self.destination.write(self.batch.unwritten()) {
                 Ok(0) => return self.failed(&ErrorKind::WriteZero.into()),
                 Ok(bytes) => self.backlog.written(self.batch.advance(bytes)),

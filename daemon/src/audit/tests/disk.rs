@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::audit::destination::Destination;
+use crate::audit::destination::{Destination, Output};
 use crate::audit::recorder::{self, Backlog, Recorder};
 use crate::audit::writer::{Order, Writer};
 
@@ -58,7 +58,14 @@ impl Disk {
     }
 
     pub(super) fn destination(&self, inode: u64) -> Destination<Self> {
-        Destination::new(self.clone(), Some((1, inode)), false)
+        Destination::new(self.clone(), Some((1, inode)))
+    }
+
+    /// What an operator's `> file` or a rotation by copying does to a file that is being written to.
+    pub(super) fn truncate(&self) {
+        let mut file = self.file();
+        file.bytes.clear();
+        file.room = usize::MAX;
     }
 }
 
@@ -84,6 +91,22 @@ impl io::Write for Disk {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+impl Output for Disk {
+    fn len(&self) -> Option<u64> {
+        Some(self.file().bytes.len() as u64)
+    }
+
+    fn ends_within_a_line(&self) -> bool {
+        self.file().bytes.last().is_some_and(|&byte| byte != b'\n')
+    }
+
+    fn position(&mut self) -> Option<u64> {
+        self.len()
+    }
+
+    fn go_to_end(&mut self) {}
 }
 
 /// A running log. Its writer runs only while the test awaits.

@@ -119,6 +119,45 @@ async fn a_line_torn_by_a_full_disk_is_completed_when_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_that_was_truncated_after_a_torn_line_gets_that_line_from_its_start() {
+    for reopened in [false, true] {
+        let disk = Disk::new();
+        let (log, mut recorder) = start(&disk, 100);
+        disk.file().room = line_bytes(0) + 10;
+        for number in 0..3 {
+            recorder.record(event("a", number));
+        }
+        settle().await;
+        disk.truncate();
+        if reopened {
+            log.reopen(disk.destination(1));
+        }
+        log.finish().await;
+        assert_eq!(lines(&disk.file().bytes), events(1..3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_appended_stays_apart_from_a_torn_line_and_from_the_next_one() {
+    for (others, torn) in [("by hand", true), ("by hand\n", true), ("by hand", false)] {
+        let disk = Disk::new();
+        let (log, mut recorder) = start(&disk, 100);
+        disk.file().room = if torn { line_bytes(0) + 10 } else { line_bytes(0) };
+        recorder.record(event("a", 0));
+        recorder.record(event("a", 1));
+        settle().await;
+        disk.file().bytes.extend(others.as_bytes());
+        disk.file().room = usize::MAX;
+        log.finish().await;
+        let text = String::from_utf8(disk.file().bytes.clone()).unwrap();
+        let (before, after) = text.split_once("by hand\n").expect("a line's end after it");
+        assert_eq!(lines(&before.as_bytes()[..line_bytes(0)]), events([0]));
+        assert_eq!(before.len(), line_bytes(0) + if torn { 10 } else { 0 });
+        assert_eq!(lines(after.as_bytes()), events([1]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_disk_is_tried_again_a_few_times_a_second() {
     let disk = Disk::new();
     let (_log, mut recorder) = start(&disk, 100);

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
 
 use super::{event, events, line, lines, lost};
+use crate::audit::destination::Destination;
 use crate::audit::{EVENTS_MAX, Log, Recorder, Target};
 
 /// Longer than any machine keeps a thread from running.
@@ -104,6 +105,30 @@ fn half_a_line_of_a_process_that_died_stays_apart() {
     let (half, whole) = text.split_once('\n').unwrap();
     assert_eq!(half, "{\"time\":\"20");
     assert_eq!(lines(whole.as_bytes()), events([0]));
+}
+
+#[test]
+fn a_file_that_is_truncated_before_its_first_line_has_no_empty_one() {
+    let folder = Folder::new();
+    let path = folder.path("audit.log");
+    fs::write(&path, "{\"time\":\"20").unwrap();
+    let (log, mut recorder) = start(&path).unwrap();
+    File::create(&path).unwrap();
+    recorder.record(event("a", 0));
+    finish_all(log);
+    assert_eq!(lines(&fs::read(&path).unwrap()), events([0]));
+}
+
+#[test]
+fn an_output_that_does_not_append_goes_on_at_the_start_of_a_file_that_was_truncated() {
+    let folder = Folder::new();
+    let path = folder.path("stdout");
+    let mut destination = Destination::of(File::create(&path).unwrap());
+    destination.write(b"first\n").unwrap();
+    File::create(&path).unwrap();
+    destination.look();
+    destination.write(b"second\n").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
 }
 
 #[test]
