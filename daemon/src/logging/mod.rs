@@ -1,8 +1,8 @@
 //! Diagnostics: to standard error, one event a line, never in the way of the thread that logs.
 //!
 //! An event is formatted by its thread and queued; one thread writes. When standard error takes no more (a full
-//! pipe, a stopped terminal) lines are dropped and counted, since a shard that waits for a log would let leases
-//! run out; when it is closed they go nowhere. Every control character of a line is escaped on its way out, so that
+//! pipe, a stopped terminal) or fails (a full disk, a reader that is gone) lines are dropped and counted, since a shard that
+//! waits for a log would let leases run out; when writing works again, the log says how many. Every control character of a line is escaped on its way out, so that
 //! nothing a client sends can break a line or reach a terminal.
 
 pub(crate) mod escape;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
-use tracing::{Subscriber, subscriber};
+use tracing::{Subscriber, subscriber, warn};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::time::SystemTime;
 
@@ -54,7 +54,7 @@ impl Logging {
     ///
     /// When the writing thread cannot be started.
     pub(crate) fn start(level: LogLevel, format: LogFormat) -> io::Result<Self> {
-        let (lines, flush) = queue::start(io::stderr())?;
+        let (lines, flush) = queue::start(io::stderr(), tell_lost)?;
         LINES_LOST.set(lines.lost()).expect("logging starts once");
         FLUSH.set(flush.clone()).expect("logging starts once");
         match format {
@@ -64,6 +64,10 @@ impl Logging {
         .expect("logging starts once");
         Ok(Self { _flush: flush })
     }
+}
+
+fn tell_lost(lost: u64) {
+    warn!(lost, "log lines were lost: standard error took them too slowly, or not at all");
 }
 
 /// How many lines were dropped since the start.
@@ -126,7 +130,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use tracing::{debug, info, warn};
+    use tracing::{debug, info};
 
     use super::*;
 
@@ -147,7 +151,7 @@ mod tests {
     /// The lines that `body` logs.
     fn logged(format: LogFormat, level: LogLevel, body: impl FnOnce()) -> Vec<String> {
         let memory = Memory::default();
-        let (lines, flush) = queue::start(memory.clone()).unwrap();
+        let (lines, flush) = queue::start(memory.clone(), |_| ()).unwrap();
         match format {
             LogFormat::Text => subscriber::with_default(text(level, lines), body),
             LogFormat::Json => subscriber::with_default(json(level, lines), body),

@@ -63,7 +63,7 @@ const TOTALS: [Total; 6] = [
     },
     Total {
         name: "monolock_log_lines_lost_total",
-        help: "Diagnostic log lines dropped because standard error took no more.",
+        help: "Diagnostic log lines lost because standard error took no more or failed.",
         read: |_| logging::lines_lost_total(),
     },
 ];

@@ -17,7 +17,7 @@ pub(crate) struct Voice(Lines);
 impl Voice {
     /// Starts the thread. What was said is written, within a bound, before the second part is dropped.
     pub(crate) fn start() -> io::Result<(Self, Flush)> {
-        let (lines, flush) = queue::start(Unstopped(io::stderr()))?;
+        let (lines, flush) = queue::start(Unstopped(io::stderr()), |_| ())?;
         Ok((Self(lines), flush))
     }
 
