@@ -3,6 +3,9 @@
 /// What was asked for is not there.
 pub(crate) const NOT_THERE: u8 = 1;
 
+/// The lock that was asked for has another holder by now.
+pub(crate) const ANOTHER_HOLDER: u8 = 2;
+
 /// A mistake in flags, variables or arguments: EX_USAGE.
 pub(crate) const USAGE: u8 = 64;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use protocol::LockName;
+use protocol::{LockName, Token};
 use serde::{Serialize, Serializer};
 use tracing::warn;
 
@@ -16,7 +16,7 @@ use crate::http::Remote;
 use crate::peer::Peer;
 use crate::settings::ServeSettings;
 use crate::shard::Questions;
-use crate::shard::seen;
+use crate::shard::seen::{self, NotReleased};
 
 /// How long the shards are asked for one call. Measured: a million locks take half a second of table, and as much for their JSON.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ impl Answers {
             Call::Info => self.info(),
             Call::List(filter) => self.list(&filter),
             Call::Inspect(name) => self.inspect(&name),
-            Call::Release(name) => logged(remote, "force-release", &name, None, self.release(&name)),
+            Call::Release(name, of) => logged(remote, "force-release", &name, None, self.release(&name, of)),
             Call::Kick(name, peer) => logged(remote, "kick", &name, Some(peer), self.kick(&name, peer)),
         }
     }
@@ -67,9 +67,14 @@ impl Answers {
         Ok(json::line(&Lock::from(&lock)))
     }
 
-    fn release(&self, name: &LockName) -> Result<Vec<u8>, Refusal> {
-        let holder = self.questions.force_release(name.as_str())?;
-        let holder = holder.ok_or_else(|| not_found("nobody holds this lock"))?;
+    fn release(&self, name: &LockName, of: Option<Token>) -> Result<Vec<u8>, Refusal> {
+        let holder = self.questions.force_release(name.as_str(), of)?.map_err(|problem| {
+            let status = match problem {
+                NotReleased::Idle => StatusCode::NOT_FOUND,
+                NotReleased::OtherHolder { .. } => StatusCode::CONFLICT,
+            };
+            Refusal::new(status, problem.to_string())
+        })?;
         Ok(json::line(&Released { name: name.as_str().to_owned(), released: (&holder).into() }))
     }
 
@@ -143,7 +148,7 @@ fn each_in_final_form<S: Serializer>(locks: &&[seen::Lock], serializer: S) -> Re
 mod tests {
     use super::super::model;
 
-    use protocol::{Lease, Token};
+    use protocol::Lease;
 
     use super::*;
 

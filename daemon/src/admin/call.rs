@@ -1,10 +1,11 @@
 //! What a request asks for: from its method and target to a call, or to the reason why it is none.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use axum::http::{Method, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
-use protocol::LockName;
+use protocol::{LockName, Token};
 
 use super::refusal::Refusal;
 use crate::glob::Glob;
@@ -22,7 +23,8 @@ pub(super) enum Call {
     Info,
     List(Filter),
     Inspect(LockName),
-    Release(LockName),
+    /// Only of the holder with this token, if there is one.
+    Release(LockName, Option<Token>),
     Kick(LockName, Peer),
 }
 
@@ -44,7 +46,9 @@ impl Call {
             ["api", "info"] => (READ, Ok(Self::Info)),
             ["api", "locks"] => (READ, Filter::parse(uri.query().unwrap_or_default()).map(Self::List)),
             ["api", "locks", name] => (READ, lock_name(name).map(Self::Inspect)),
-            ["api", "locks", name, "release"] => (&[Method::POST], lock_name(name).map(Self::Release)),
+            ["api", "locks", name, "release"] => {
+                (&[Method::POST], release(name, uri.query().unwrap_or_default()))
+            }
             ["api", "locks", name, "waiters", address] => (&[Method::DELETE], kick(name, address)),
             _ => return Err(Refusal::new(StatusCode::NOT_FOUND, UNKNOWN_PATH)),
         };
@@ -52,7 +56,9 @@ impl Call {
             return Err(Refusal::method_not_allowed(method, allowed));
         }
         let call = call?;
-        if !matches!(call, Self::List(_)) && uri.query().is_some_and(|query| !query.is_empty()) {
+        if !matches!(call, Self::List(_) | Self::Release(..))
+            && uri.query().is_some_and(|query| !query.is_empty())
+        {
             return Err(bad("this call takes no query parameters"));
         }
         Ok(call)
@@ -68,15 +74,7 @@ const UNKNOWN_PATH: &str =
 impl Filter {
     fn parse(query: &str) -> Result<Self, Refusal> {
         let mut filter = Self::default();
-        let mut known = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if known.contains(&key) {
-                return Err(bad(format!("query parameter {key:?} is given twice")));
-            }
-            known.push(key);
-            // In a query, unlike in a path, + stands for a space.
-            let value = decode(&value.replace('+', "%20"))?;
+        for (key, value) in parameters(query)? {
             match key {
                 "match" => filter.pattern = pattern(&value)?,
                 "after" => filter.after = (!value.is_empty()).then_some(value),
@@ -98,6 +96,20 @@ impl Filter {
     }
 }
 
+/// The parameters of a query, each at most once.
+fn parameters(query: &str) -> Result<Vec<(&str, String)>, Refusal> {
+    let mut known: Vec<(&str, String)> = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if known.iter().any(|(name, _)| *name == key) {
+            return Err(bad(format!("query parameter {key:?} is given twice")));
+        }
+        // In a query, unlike in a path, + stands for a space.
+        known.push((key, decode(&value.replace('+', "%20"))?));
+    }
+    Ok(known)
+}
+
 fn pattern(text: &str) -> Result<Option<Glob>, Refusal> {
     if text.len() > PATTERN_BYTES_MAX {
         return Err(bad(format!("match is longer than {PATTERN_BYTES_MAX} bytes")));
@@ -106,9 +118,25 @@ fn pattern(text: &str) -> Result<Option<Glob>, Refusal> {
 }
 
 fn limit(text: &str) -> Result<usize, Refusal> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = text.parse().ok().filter(|limit| digits && (1..=PAGE_LOCKS_MAX).contains(limit));
+    let limit = number(text).filter(|limit| (1..=PAGE_LOCKS_MAX).contains(limit));
     limit.ok_or_else(|| bad(format!("limit is a number from 1 to {PAGE_LOCKS_MAX}")))
+}
+
+/// Digits alone, without the sign that Rust takes.
+fn number<N: FromStr>(text: &str) -> Option<N> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+fn release(name: &str, query: &str) -> Result<Call, Refusal> {
+    let mut of = None;
+    for (key, value) in parameters(query)? {
+        if key != "token" {
+            return Err(bad(format!("unknown query parameter {key:?}: token is known")));
+        }
+        of =
+            Some(Token(number(&value).ok_or_else(|| bad("token is a number, as the lock's holder has it"))?));
+    }
+    Ok(Call::Release(lock_name(name)?, of))
 }
 
 fn lock_name(segment: &str) -> Result<LockName, Refusal> {

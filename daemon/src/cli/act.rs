@@ -20,6 +20,9 @@ use crate::logging::escape::escaped;
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(super) of: LockArgs,
+    /// Only from the holder with this token, as `monolock inspect` shows it, and not from one that came after it.
+    #[arg(long, value_name = "N")]
+    token: Option<u64>,
 }
 
 /// Takes one waiter out of a lock's line; the others keep their order.
@@ -42,7 +45,7 @@ fn waiter(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// Force-releases, and says who held the lock.
 pub(super) async fn release(api: &Api, args: &ReleaseArgs) -> Result<(), Problem> {
-    let done = api.release(&args.of.name).await?;
+    let done = api.release(&args.of.name, args.token).await?;
     if args.of.json {
         return output::write_json(&[done]);
     }

@@ -59,8 +59,9 @@ impl Api {
         self.call(Method::GET, path(name)).await
     }
 
-    pub(super) async fn release(&self, name: &LockName) -> Result<Released, Problem> {
-        let done = self.call(Method::POST, path(name) + "/release").await;
+    pub(super) async fn release(&self, name: &LockName, token: Option<u64>) -> Result<Released, Problem> {
+        let of = token.map(|token| format!("?token={token}")).unwrap_or_default();
+        let done = self.call(Method::POST, path(name) + "/release" + &of).await;
         done.map_err(Problem::of_action)
     }
 
@@ -160,6 +161,7 @@ impl Api {
         };
         match status {
             StatusCode::NOT_FOUND => Problem::NotFound(reason),
+            StatusCode::CONFLICT => Problem::AnotherHolder(reason),
             StatusCode::BAD_REQUEST => Problem::Usage(reason),
             StatusCode::SERVICE_UNAVAILABLE => Problem::Unavailable { address: self.address(), reason },
             _ => self.not_understood(&format!("status {status}, {reason}")),

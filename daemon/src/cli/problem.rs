@@ -12,6 +12,9 @@ pub(super) enum Problem {
     /// The lock or the waiter is not there: the API's reason.
     #[error("{0}")]
     NotFound(String),
+    /// The token is not the holder's: the API's reason.
+    #[error("{0}")]
+    AnotherHolder(String),
     #[error("cannot connect to the admin API at {address}: {error}; {}", to_check(error))]
     Unreachable { address: String, error: io::Error },
     #[error(
@@ -37,6 +40,7 @@ pub(super) const HELP: &str = "\
 Exit status:
    0  done
    1  no such lock, holder or waiter
+   2  release --token: another token holds the lock
   64  an argument or the variable is invalid
   69  the admin API cannot be reached, or cannot answer now
   74  the output cannot be written
@@ -47,6 +51,7 @@ impl Problem {
         match self {
             Self::Usage(_) => exit::USAGE,
             Self::NotFound(_) => exit::NOT_THERE,
+            Self::AnotherHolder(_) => exit::ANOTHER_HOLDER,
             Self::Unreachable { .. }
             | Self::Silent { .. }
             | Self::BrokenOff { .. }

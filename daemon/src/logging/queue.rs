@@ -277,7 +277,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_could_not_be_written_are_counted_and_told_when_the_log_works_again_and_a_torn_one_stays_apart() {
+    fn lines_that_could_not_be_written_are_counted_and_told_when_the_log_works_again_and_a_torn_one_stays_apart()
+     {
         let disk = Disk::default();
         let told = Arc::<Mutex<Vec<u64>>>::default();
         let tell = {

@@ -11,10 +11,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError
 use std::time::Duration;
 
 use locks::{Counts, SessionId};
+use protocol::Token;
 use ring::Waker;
 
 use super::Owners;
-use super::seen::{Described, Holder, Slice, Waiter};
+use super::seen::{Described, Holder, NotReleased, Slice, Waiter};
 use super::worker::Worker;
 
 /// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
@@ -119,10 +120,14 @@ impl Questions {
         self.ask(shard, move |worker| worker.waiters(&of, from))
     }
 
-    /// Takes a lock from its holder. Who that was.
-    pub(crate) fn force_release(&self, name: &str) -> Result<Option<Holder>, NoAnswer> {
+    /// Takes a lock from its holder; if there is a token, only from the holder that has it. Who that was.
+    pub(crate) fn force_release(
+        &self,
+        name: &str,
+        of: Option<Token>,
+    ) -> Result<Result<Holder, NotReleased>, NoAnswer> {
         let owned = name.to_owned();
-        self.ask(self.shard_of(name), move |worker| worker.force_release(&owned))
+        self.ask(self.shard_of(name), move |worker| worker.force_release(&owned, of))
     }
 
     /// Removes a session that waits for this lock. Who that was; `None` if it does not wait any more.

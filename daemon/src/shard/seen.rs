@@ -45,6 +45,15 @@ pub(crate) struct Holder {
     pub(crate) token: Token,
 }
 
+/// Why a lock was not taken from its holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotReleased {
+    #[error("nobody holds this lock")]
+    Idle,
+    #[error("the holder's token is {holder}, not {of}")]
+    OtherHolder { holder: Token, of: Token },
+}
+
 /// One that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiter {

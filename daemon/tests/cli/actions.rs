@@ -29,6 +29,23 @@ fn a_release_says_who_held_the_lock_and_the_next_in_line_has_it() {
 }
 
 #[test]
+fn a_release_of_a_token_that_is_another_ones_is_2_and_names_the_holders() {
+    let site = Site::start();
+    let (mut holder, token) = site.server.hold("jobs", LEASE);
+    let other = (token.0 - 1).to_string();
+    let problem = ended(&mut site.command(&["release", "jobs", "--token", &other])).problem(2);
+    assert_eq!(problem, format!("the holder's token is {token}, not {other}"));
+    holder.heartbeat();
+    assert_eq!(holder.acquired(), token);
+
+    let said = site.says(&["release", "jobs", "--token", &token.0.to_string()]);
+    assert!(said.ends_with(&format!(", token {token}\n")), "{said}");
+    holder.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    let problem = ended(&mut site.command(&["release", "jobs", "--token", &token.0.to_string()])).problem(1);
+    assert_eq!(problem, "nobody holds this lock");
+}
+
+#[test]
 fn a_kick_says_who_waited_and_the_others_keep_their_order() {
     let site = Site::start();
     let (holder, _) = site.server.hold("jobs", LEASE);

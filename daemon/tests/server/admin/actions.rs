@@ -45,6 +45,41 @@ fn the_last_release_leaves_nothing_and_the_next_one_finds_nothing() {
 }
 
 #[test]
+fn a_release_of_a_token_takes_the_lock_from_that_holder_and_from_no_successor() {
+    let (mut server, api) = Api::start(&[]);
+    let (mut first, token) = server.hold("jobs", LEASE);
+    let mut second = server.wait_in_line("jobs", LEASE);
+    let released = api.release_of("jobs", &token.0.to_string()).ok();
+    assert_eq!(released["released"]["token"], token.0);
+    first.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    let next = second.acquired();
+
+    let problem = api.release_of("jobs", &token.0.to_string()).error(409);
+    assert_eq!(problem, format!("the holder's token is {next}, not {token}"));
+    server.log_line(&format!("result=\"{problem}\""));
+    second.heartbeat();
+    assert_eq!(second.acquired(), next, "it still holds");
+    second.close();
+    wait_for("the lock to be free", || (api.get("/api/locks/jobs").status == 404).then_some(()));
+    api.release_of("jobs", &next.0.to_string()).error(404);
+}
+
+#[test]
+fn a_release_takes_no_parameter_but_one_token() {
+    let (server, api) = Api::start(&[]);
+    let (mut holder, token) = server.hold("jobs", LEASE);
+    for query in
+        ["token=", "token=-1", "token=+1", "token=x", "tokens=1", "token=1&token=1", "match=a", "token"]
+    {
+        let problem = api.request("POST", &format!("/api/locks/jobs/release?{query}"), &[]).error(400);
+        assert!(problem.contains("token"), "{query}: {problem}");
+    }
+    holder.heartbeat();
+    assert_eq!(holder.acquired(), token);
+    assert_eq!(api.request("POST", "/api/locks/jobs/release?", &[]).status, 200);
+}
+
+#[test]
 fn a_kicked_waiter_is_told_and_the_others_keep_their_order() {
     let (mut server, api) = Api::start(&[]);
     let (holder, _) = server.hold("jobs", LEASE);

@@ -102,6 +102,10 @@ impl Api {
         self.request("POST", &format!("/api/locks/{name}/release"), &[])
     }
 
+    fn release_of(&self, name: &str, token: &str) -> Answer {
+        self.request("POST", &format!("/api/locks/{name}/release?token={token}"), &[])
+    }
+
     fn kick(&self, name: &str, address: &str) -> Answer {
         self.request("DELETE", &format!("/api/locks/{name}/waiters/{address}"), &[])
     }
