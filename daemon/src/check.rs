@@ -46,16 +46,18 @@ impl Report {
     async fn new(reading: &Reading, now_unix_s: i64) -> Self {
         let mut report = Self::default();
         report.lines.extend(reading.given.iter().map(setting));
-        report.mistakes.extend(unknown_variables().iter().map(|name| {
-            escaped(&format!("{name} is no variable of monolock; monolock --help lists what there is"))
-        }));
-        report.mistakes.extend(reading.mistakes.iter().map(|mistake| escaped(&mistake.to_string())));
+        report.mistakes.extend(
+            unknown_variables().iter().map(|name| {
+                format!("{name} is no variable of monolock; monolock --help lists what there is")
+            }),
+        );
+        report.mistakes.extend(reading.mistakes.iter().map(ToString::to_string));
         for given in &reading.given {
             let flag = given.setting.flag;
             match found(given, reading, now_unix_s).await {
                 None => {}
                 Some(Ok(found)) => report.lines.push(escaped(&format!("{flag} {}: {found}", given.text))),
-                Some(Err(mistake)) => report.mistakes.push(escaped(&mistake)),
+                Some(Err(mistake)) => report.mistakes.push(mistake),
             }
         }
         report

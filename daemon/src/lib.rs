@@ -38,6 +38,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use logging::Logging;
+use logging::escape::escaped;
 use server::{Control, Ended};
 use settings::{Ending, Invocation, ServeSettings};
 use tracing::{error, warn};
@@ -85,6 +86,6 @@ fn serve(settings: &ServeSettings) -> ExitCode {
 
 fn fail(status: u8, problem: &str) -> ExitCode {
     // Where standard error is closed, the status alone tells.
-    let _ = writeln!(io::stderr(), "monolock: {problem}");
+    let _ = writeln!(io::stderr(), "monolock: {}", escaped(problem));
     ExitCode::from(status)
 }

@@ -9,7 +9,7 @@ use super::api::Api;
 use super::problem::{HELP, Problem};
 use super::{LockArgs, output, span};
 use crate::admin::model::{Kicked, Released};
-use crate::logging::escape::escaped;
+use crate::logging::escape::{escaped, shown};
 
 /// Takes a lock from its holder, at once and unasked; the next in line has it.
 ///
@@ -51,7 +51,8 @@ pub(super) async fn release(api: &Api, args: &ReleaseArgs) -> Result<(), Problem
     }
     let Released { name, released } = done;
     say(&format!(
-        "released {name}: {} held it for {}, token {}",
+        "released {}: {} held it for {}, token {}",
+        shown(&name),
         who(&released.remote_addr, &released.identity),
         span::since(released.since, SystemTime::now()),
         released.token,
@@ -66,8 +67,9 @@ pub(super) async fn kick(api: &Api, args: &KickArgs) -> Result<(), Problem> {
     }
     let Kicked { name, kicked } = done;
     say(&format!(
-        "kicked {} out of the line for {name}, after {}",
+        "kicked {} out of the line for {}, after {}",
         who(&kicked.remote_addr, &kicked.identity),
+        shown(&name),
         span::since(kicked.queued_at, SystemTime::now()),
     ))
 }
@@ -77,5 +79,5 @@ fn say(sentence: &str) -> Result<(), Problem> {
 }
 
 fn who(address: &str, identity: &str) -> String {
-    if identity.is_empty() { address.to_owned() } else { format!("{address} ({identity})") }
+    if identity.is_empty() { address.to_owned() } else { format!("{address} ({})", shown(identity)) }
 }

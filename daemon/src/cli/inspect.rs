@@ -10,7 +10,7 @@ use super::problem::{HELP, Problem};
 use super::table::{Kind, Table};
 use super::{LockArgs, output, span};
 use crate::admin::model::{Lock, Waiter};
-use crate::logging::escape::escaped;
+use crate::logging::escape::shown;
 
 /// Shows one lock: its holder, and its whole queue in order.
 ///
@@ -35,7 +35,7 @@ pub(super) async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), Problem
 fn text(lock: Lock, now: SystemTime, width_max: Option<usize>) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
-        writeln!(text, "{key:<9}{}", escaped(value)).expect("a string takes everything");
+        writeln!(text, "{key:<9}{}", shown(value)).expect("a string takes everything");
     };
     line("name", &lock.name);
     match &lock.holder {

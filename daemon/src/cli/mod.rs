@@ -1,7 +1,7 @@
 //! The operator's commands: look at locks and act on them, through a server's admin API.
 //!
-//! Names, identities and reasons come from clients and servers: all text is escaped where it is made, and JSON where it
-//! is written.
+//! Names, identities and reasons come from clients and servers: all text is escaped where it is made or, as a problem, in `fail`, and
+//! JSON where it is written.
 
 mod act;
 mod api;
@@ -21,7 +21,6 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use protocol::LockName;
 
-use crate::logging::escape::escaped;
 use crate::settings::{self, AdminAddress};
 use crate::{exit, fail};
 use api::Api;
@@ -71,7 +70,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         // A reader that has seen enough (`| head`) is no error.
         Ok(()) => ExitCode::SUCCESS,
         Err(Problem::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(problem) => fail(problem.exit_status(), &escaped(&problem.to_string())),
+        Err(problem) => fail(problem.exit_status(), &problem.to_string()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::logging::escape::escaped;
+use crate::logging::escape::shown;
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -49,7 +49,7 @@ impl<const N: usize> Table<N> {
 
     /// Escapes rows and makes place for them.
     fn fit(&mut self, rows: Vec<[String; N]>) -> Vec<[String; N]> {
-        let rows: Vec<_> = rows.into_iter().map(|row| row.map(|cell| escaped(&cell))).collect();
+        let rows: Vec<_> = rows.into_iter().map(|row| row.map(|cell| shown(&cell))).collect();
         for (column, width) in self.widths.iter_mut().enumerate() {
             let widest = rows.iter().map(|row| row[column].width()).max();
             *width = (*width).max(widest.unwrap_or_default());

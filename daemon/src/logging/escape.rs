@@ -1,25 +1,81 @@
-//! Escapes what must not reach a terminal or break a line.
+//! Escapes what must not reach a terminal or break a line, and what nobody would see there.
 
 use std::fmt::Write;
 
-/// Characters that a terminal or a reader of lines may obey instead of showing: controls, line and paragraph
-/// separators, and those that reorder the text around them.
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
+
+/// Characters that a terminal or a reader of lines may obey instead of showing, or that show nothing of their own, so that two
+/// names look alike: all but letters, marks, numbers, punctuation, symbols and the plain space.
 pub(crate) fn must_be_escaped(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    match c.general_category() {
+        GeneralCategory::Control
+        | GeneralCategory::Format
+        | GeneralCategory::LineSeparator
+        | GeneralCategory::ParagraphSeparator
+        | GeneralCategory::SpaceSeparator
+        | GeneralCategory::PrivateUse
+        | GeneralCategory::Surrogate
+        | GeneralCategory::Unassigned => true,
+        _ => is_blank(c),
+    }
 }
 
-/// The text as it may be shown. An escape reads `\u001b`, which is right in a JSON string too.
+/// Letters, marks and symbols that are blank: Unicode's default ignorable code points of these categories, the Braille pattern
+/// without dots, the musical null notehead and the Khitan filler.
+fn is_blank(c: char) -> bool {
+    matches!(c,
+        '\u{34f}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{2800}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{ffa0}'
+        | '\u{16fe4}'
+        | '\u{1d159}'
+        | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// A text in which a backslash is no character of a name, as JSON or a sentence with quoted names, as it may be shown. An escape
+/// reads `\u001b`, which is right in a JSON string too: a character beyond U+FFFF is two of them.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if must_be_escaped(c) {
-            write!(escaped, "\\u{:04x}", u32::from(c)).expect("a string takes everything");
+            escape(c, &mut escaped);
         } else {
             escaped.push(c);
         }
     }
     escaped
+}
+
+/// A name, an identity or another bare text as it may be shown: no two look alike because one has what is not seen. So the spaces
+/// at its ends are escaped too, and a backslash that would begin what reads as an escape.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let inner = text.trim_matches(' ');
+    let before = text.len() - text.trim_start_matches(' ').len();
+    for (at, c) in text.char_indices() {
+        let is_outside = c == ' ' && !(before..before + inner.len()).contains(&at);
+        let reads_as_escape = c == '\\' && text[at + 1..].starts_with('u');
+        if is_outside || reads_as_escape || must_be_escaped(c) {
+            escape(c, &mut shown);
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+fn escape(c: char, to: &mut String) {
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        write!(to, "\\u{unit:04x}").expect("a string takes everything");
+    }
 }
 
 /// A whole line, with its newline, as it may be written.
@@ -40,5 +96,65 @@ mod tests {
         assert_eq!(line(b"a\nb\x1b\x7f\xc2\x9b\xe2\x80\xae\n"), b"a\\u000ab\\u001b\\u007f\\u009b\\u202e\n");
         assert_eq!(line(b"no newline"), b"no newline\n");
         assert_eq!(line(b"\xff\n"), "\u{fffd}\n".as_bytes());
+    }
+
+    #[test]
+    fn every_character_that_takes_no_place_of_its_own_on_a_terminal_is_escaped_unless_it_joins_a_letter() {
+        use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+        use unicode_width::UnicodeWidthChar;
+        for c in '\0'..=char::MAX {
+            // Marks, letters like the vowels of Hangul, and a sign of Devanagari. The blank ones are named below.
+            let group = c.general_category_group();
+            let joins =
+                matches!(group, GeneralCategoryGroup::Mark | GeneralCategoryGroup::Letter) || c == '\u{a8fa}';
+            let is_unseen = c.width().unwrap_or_default() == 0 && !joins || c.is_whitespace() && c != ' ';
+            assert!(!is_unseen || must_be_escaped(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn bidirectional_controls_tags_and_blanks_are_escaped_and_what_people_write_is_not() {
+        for c in "\u{200b}\u{200d}\u{200e}\u{202a}\u{202e}\u{2066}\u{2069}\u{61c}\u{2028}\u{feff}\u{ad}\u{34f}\u{180e}\u{2800}\u{3000}\u{3164}\u{fe0f}\u{fff9}\u{e000}\u{e0041}\u{e0100}\u{10ffff}".chars() {
+            assert!(must_be_escaped(c), "{c:?}");
+        }
+        for text in [
+            "naïve-Ωμέγα",
+            "ночь/копия",
+            "日本語",
+            "한국어",
+            "हिन्दी",
+            "ไทย",
+            "العربية",
+            "e\u{301}",
+            "🔒",
+            "a b\\c~\u{fffd}",
+        ] {
+            assert_eq!(escaped(text), text);
+            assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn a_json_reader_gets_every_character_back() {
+        let all: String = ('\0'..=char::MAX).collect();
+        let json = escaped(&serde_json::to_string(&all).unwrap());
+        assert!(!json.contains(must_be_escaped));
+        assert!(serde_json::from_str::<String>(&json).unwrap() == all);
+    }
+
+    #[test]
+    fn bare_texts_that_differ_are_shown_differently() {
+        for (text, expected) in [
+            (" a b ", "\\u0020a b\\u0020"),
+            ("  ", "\\u0020\\u0020"),
+            ("", ""),
+            ("a\u{200b}", "a\\u200b"),
+            ("a\\u200b", "a\\u005cu200b"),
+            ("a\\\\u", "a\\\\u005cu"),
+            ("C:\\a", "C:\\a"),
+            ("\u{e0041}", "\\udb40\\udc41"),
+        ] {
+            assert_eq!(shown(text), expected);
+        }
     }
 }

@@ -32,6 +32,46 @@ fn names() -> Vec<String> {
     odd.iter().map(ToString::to_string).chain(long).collect()
 }
 
+/// Names that a terminal shows alike, if it is given them raw.
+const ALIKE: [&str; 12] = [
+    "prod",
+    "prod ",
+    " prod",
+    "prod\u{200b}",
+    "pr\u{200d}od",
+    "\u{feff}prod",
+    "prod\u{e0041}",
+    "prod\u{fe00}",
+    "prod\u{3164}",
+    "prod\u{2800}",
+    "prod\u{a0}",
+    "prod\\u200b",
+];
+
+#[test]
+fn names_that_would_look_alike_are_told_apart_in_every_view() {
+    let site = Site::start();
+    let held: Vec<_> = ALIKE.iter().map(|name| site.server.hold(name, LEASE).0).collect();
+    let mut seen = std::collections::HashSet::new();
+    let mut shown = |text: &str| {
+        assert!(text.bytes().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()), "{text:?}");
+        assert!(seen.insert(text.trim().to_owned()), "twice: {text:?}");
+    };
+    for line in site.says(&["locks"]).lines().skip(1) {
+        shown(line.split_whitespace().next().unwrap());
+    }
+    for line in site.says(&["locks", "--json"]).lines() {
+        shown(line);
+    }
+    for name in ALIKE {
+        let mut command = site.command(&["inspect"]);
+        shown(ended(command.args(["--", name])).ok().lines().next().unwrap());
+        let mut command = site.command(&["release"]);
+        shown(ended(command.args(["--", name])).ok().split(':').next().unwrap());
+    }
+    drop(held);
+}
+
 /// What a terminal may obey.
 fn is_raw(c: char) -> bool {
     c.is_control() && c != '\n' || ('\u{2028}'..='\u{202e}').contains(&c)
