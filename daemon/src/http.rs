@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdUnixListener;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -16,8 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tracing::warn;
+use tracing::{Level, warn};
 
+use crate::logging::seldom::Seldom;
 use crate::peer::Peer;
 
 /// The pause after a failed accept, so that a lack of descriptors is not met by spinning.
@@ -83,15 +84,14 @@ async fn accept_loop(listener: Listener, service: Service) {
         Ok(door) => door,
         Err(error) => return warn!(%error, "cannot serve the {}", service.name),
     };
-    let mut warned_at: Option<Instant> = None;
+    let warnings = Seldom::new("cannot accept", Level::WARN, WARN_INTERVAL);
     let mut connections = JoinSet::new();
     let mut in_order: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let (stream, remote) = match door.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
-                    warned_at = Some(Instant::now());
+                if warnings.may_log() {
                     warn!(%error, "cannot accept for the {}", service.name);
                 }
                 sleep(ACCEPT_RETRY).await;

@@ -1,7 +1,7 @@
 //! The server's life on the control thread: start in the order that opens the port last, signals, and shutdown in the
 //! order that promotes nobody.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,7 +250,7 @@ impl Running {
             counters,
             shards,
             draining,
-            failed_handshake_logged: Cell::default(),
+            lines: intake::Lines::default(),
         };
         let intake = intake::prepare(intake_count, context)
             .map_err(|error| ServeError::System { what: "an intake thread's ring", error })?;

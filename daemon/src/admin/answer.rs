@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use protocol::{LockName, Token};
 use serde::{Serialize, Serializer};
-use tracing::warn;
+use tracing::{Level, warn};
 
 use super::call::{Call, Filter};
 use super::gather::Gatherer;
@@ -13,6 +13,7 @@ use super::json;
 use super::model::{Config, Info, Kicked, Lock, Released};
 use super::refusal::Refusal;
 use crate::http::Remote;
+use crate::logging::seldom::Seldom;
 use crate::peer::Peer;
 use crate::settings::ServeSettings;
 use crate::shard::Questions;
@@ -21,16 +22,23 @@ use crate::shard::seen::{self, NotReleased};
 /// How long the shards are asked for one call. Measured: a million locks take half a second of table, and as much for their JSON.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// How often an action that was not done is logged: a script may try one in a loop.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What calls are answered from.
 pub(super) struct Answers {
     config: Config,
     questions: Questions,
     started: Instant,
+    /// Actions that were asked for and not done.
+    refusals: Seldom,
 }
 
 impl Answers {
     pub(super) fn new(settings: &ServeSettings, questions: Questions) -> Self {
-        Self { config: config(settings, questions.shards().len()), questions, started: Instant::now() }
+        let refusals = Seldom::new("administrators' actions not done", Level::WARN, REFUSAL_LOG_INTERVAL);
+        let config = config(settings, questions.shards().len());
+        Self { config, questions, started: Instant::now(), refusals }
     }
 
     /// The body of the answer to a call. Blocks.
@@ -39,8 +47,10 @@ impl Answers {
             Call::Info => self.info(),
             Call::List(filter) => self.list(&filter),
             Call::Inspect(name) => self.inspect(&name),
-            Call::Release(name, of) => logged(remote, "force-release", &name, None, self.release(&name, of)),
-            Call::Kick(name, peer) => logged(remote, "kick", &name, Some(peer), self.kick(&name, peer)),
+            Call::Release(name, of) => {
+                self.logged(remote, "force-release", &name, None, self.release(&name, of))
+            }
+            Call::Kick(name, peer) => self.logged(remote, "kick", &name, Some(peer), self.kick(&name, peer)),
         }
     }
 
@@ -91,24 +101,27 @@ impl Answers {
         Ok(json::line(&Kicked { name: name.as_str().to_owned(), kicked: (&waiter).into() }))
     }
 
+    /// Logs an action, whatever came of it, with who wanted it.
+    fn logged(
+        &self,
+        by: Remote,
+        action: &'static str,
+        name: &LockName,
+        waiter: Option<Peer>,
+        outcome: Result<Vec<u8>, Refusal>,
+    ) -> Result<Vec<u8>, Refusal> {
+        let result = outcome.as_ref().map_or_else(|refusal| refusal.problem.as_str(), |_| "done");
+        let waiter = waiter.map(tracing::field::display);
+        // What was done ended a promise to a client: each has its line, at every level but error.
+        if outcome.is_ok() || self.refusals.may_log() {
+            warn!(%by, lock = name.as_str(), waiter, result, "{action}");
+        }
+        outcome
+    }
+
     fn gatherer(&self) -> Gatherer<'_> {
         Gatherer { questions: &self.questions, deadline: Instant::now() + GATHERING_TIME_MAX }
     }
-}
-
-/// Logs an action, whatever came of it, with who wanted it.
-fn logged(
-    by: Remote,
-    action: &'static str,
-    name: &LockName,
-    waiter: Option<Peer>,
-    outcome: Result<Vec<u8>, Refusal>,
-) -> Result<Vec<u8>, Refusal> {
-    let result = outcome.as_ref().map_or_else(|refusal| refusal.problem.as_str(), |_| "done");
-    let waiter = waiter.map(tracing::field::display);
-    // Seldom, and what promises to clients end by: seen at every level but error.
-    warn!(%by, lock = name.as_str(), waiter, result, "{action}");
-    outcome
 }
 
 fn not_found(problem: impl Into<String>) -> Refusal {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
@@ -21,9 +21,6 @@ use crate::peer::Peer;
 /// How long accepting waits for descriptors or memory to come free before it tries again. Connections wait in the
 /// kernel's queue meanwhile.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
-
-/// How often it is logged that accepting waits. A server at its limit accepts, and waits again, with every session that leaves.
-const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections accepted from one listener before other tasks of the thread get their turn.
 const ACCEPTS_IN_A_ROW_MAX: usize = 64;
@@ -57,14 +54,15 @@ async fn accept_loop(
     mut stopped: watch::Receiver<bool>,
     alive: mpsc::Sender<()>,
 ) {
-    let mut warned_at: Option<Instant> = None;
     loop {
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => return,
             readable = listener.readable() => {
                 if let Err(error) = readable {
-                    warn!(%error, "cannot wait for connections");
+                    if context.lines.accepting_waits.may_log() {
+                        warn!(%error, "cannot wait for connections");
+                    }
                     tokio::time::sleep(RETRY_AFTER).await;
                 }
             }
@@ -95,8 +93,7 @@ async fn accept_loop(
                 Err(Failure::Connection) => debug!("a connection was gone before it was accepted"),
                 Err(Failure::Later(why)) => {
                     context.counters.accept_failed();
-                    if warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
-                        warned_at = Some(Instant::now());
+                    if context.lines.accepting_waits.may_log() {
                         warn!(places = context.capacity.places(), "accepting waits: {why}");
                     }
                     tokio::time::sleep(RETRY_AFTER).await;

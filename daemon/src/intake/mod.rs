@@ -10,16 +10,18 @@ mod setup;
 mod socket;
 mod stream;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tracing::Level;
 
 use crate::acl::Acl;
 use crate::capacity::Capacity;
+use crate::logging::seldom::Seldom;
 use crate::metrics::IntakeCounters;
 use crate::shard::Shards;
 use crate::{audit, tls, vital};
@@ -39,8 +41,11 @@ pub(crate) const DRAINING_MAX: usize = 1024;
 /// may hold some KB of TLS state, which makes some 40 MB.
 pub(crate) const PENDING_MAX: usize = 4096;
 
-/// How often each thread logs a failed handshake at info; the others are logged at debug, and all are counted.
-const FAILED_HANDSHAKE_LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// How often each kind of refusal is logged at info: anybody may cause thousands a second. The others are logged at debug.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often it is logged that accepting waits. A server at its limit accepts, and waits again, with every session that leaves.
+const WAITS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a connection is accepted under. A reload makes a new one, for the connections after it.
 #[derive(Debug, Default)]
@@ -64,24 +69,34 @@ pub(crate) struct Context {
     pub(crate) shards: Shards,
     /// One permit for each refused connection that drains.
     pub(crate) draining: Arc<Semaphore>,
-    /// When this thread last logged a failed handshake at info.
-    pub(crate) failed_handshake_logged: Cell<Option<Instant>>,
+    pub(crate) lines: Lines,
+}
+
+/// The kinds of lines that clients cause.
+#[derive(Debug, Clone)]
+pub(crate) struct Lines {
+    failed_handshake: Seldom,
+    no_identity: Seldom,
+    denied: Seldom,
+    accepting_waits: Seldom,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        let refusal = |name| Seldom::new(name, Level::INFO, REFUSAL_LOG_INTERVAL);
+        Self {
+            failed_handshake: refusal("TLS handshake failed"),
+            no_identity: refusal("the client's certificate gives no identity"),
+            denied: refusal("denied by the ACL"),
+            accepting_waits: Seldom::new("accepting waits", Level::WARN, WAITS_LOG_INTERVAL),
+        }
+    }
 }
 
 impl Context {
     /// What the next connection is accepted under.
     fn admission(&self) -> Arc<Admission> {
         Arc::clone(&self.admission.borrow())
-    }
-
-    /// Whether a failed handshake gets a line of its own: anybody may cause thousands.
-    fn may_log_failed_handshake(&self) -> bool {
-        let may =
-            self.failed_handshake_logged.get().is_none_or(|at| at.elapsed() >= FAILED_HANDSHAKE_LOG_INTERVAL);
-        if may {
-            self.failed_handshake_logged.set(Some(Instant::now()));
-        }
-        may
     }
 
     fn record(&self, event: audit::Event) {

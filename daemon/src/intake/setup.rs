@@ -47,7 +47,7 @@ pub(super) async fn run(
             let reason = if has_made_room { &Failure::MadeRoom } else { &failure };
             if stream.is_handshaking() && stream.has_spoken() || matches!(failure, Failure::Tls(_)) {
                 context.counters.tls_handshake_failed();
-                if context.may_log_failed_handshake() {
+                if context.lines.failed_handshake.may_log() {
                     info!(%peer, %reason, "TLS handshake failed");
                 } else {
                     debug!(%peer, %reason, "TLS handshake failed");
@@ -91,7 +91,11 @@ async fn first_frame(
         match decode_acquire(&received) {
             Ok(Some((acquire, rest))) => {
                 let identity = stream.identity().map_err(|fault| {
-                    info!(%peer, %fault, "the client's certificate gives no identity");
+                    if context.lines.no_identity.may_log() {
+                        info!(%peer, %fault, "the client's certificate gives no identity");
+                    } else {
+                        debug!(%peer, %fault, "the client's certificate gives no identity");
+                    }
                     Refusal::Code(ErrorCode::NOT_AUTHORIZED)
                 })?;
                 return Ok(Claim { acquire, rest: rest.to_vec(), identity });
@@ -119,7 +123,11 @@ fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> 
         return Ok(claim);
     }
     context.counters.acl_denied();
-    info!(%peer, identity, lock, "denied by the ACL");
+    if context.lines.denied.may_log() {
+        info!(%peer, identity, lock, "denied by the ACL");
+    } else {
+        debug!(%peer, identity, lock, "denied by the ACL");
+    }
     context.record(audit::Event {
         time_unix_ns: crate::clock::unix_ns(),
         lock: lock.into(),

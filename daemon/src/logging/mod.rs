@@ -5,8 +5,11 @@
 //! waits for a log would let leases run out; when writing works again, the log says how many. Every control character of a line is escaped on its way out, so that
 //! nothing a client sends can break a line or reach a terminal.
 
+#[cfg(test)]
+pub(crate) mod diagnostics;
 pub(crate) mod escape;
 pub(crate) mod queue;
+pub(crate) mod seldom;
 
 use std::io;
 use std::sync::OnceLock;

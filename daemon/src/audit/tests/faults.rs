@@ -1,17 +1,16 @@
 //! What full and failing disks and producers that are too fast leave in the log.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use tokio::time::{Duration, timeout};
-use tracing::Dispatch;
-use tracing::subscriber::{self, DefaultGuard, NoSubscriber};
 
 use super::disk::{A_WHILE, Disk, settle, start};
 use super::{Line, event, events, lines, lost};
 use crate::audit::line;
 use crate::audit::recorder::Entry;
 use crate::audit::trouble::REPEAT;
+use crate::logging::diagnostics::Diagnostics;
 
 fn line_bytes(number: u64) -> usize {
     line::format(&Entry::Event(event("a", number))).len()
@@ -258,46 +257,6 @@ async fn a_writer_ends_when_nobody_waits_for_it_any_more() {
     recorder.record(event("a", 0));
     settle().await;
     timeout(A_WHILE, log.abandon()).await.expect("the writer ends");
-}
-
-/// What this thread logs, without times, for as long as the value lives.
-struct Diagnostics {
-    log: Arc<Mutex<Vec<u8>>>,
-    /// While there is only one subscriber, a log statement that another thread reaches first is turned off for all.
-    _second: Dispatch,
-    _guard: DefaultGuard,
-}
-
-impl Diagnostics {
-    fn new() -> Self {
-        let log = Arc::default();
-        let to = Arc::clone(&log);
-        let subscriber = tracing_subscriber::fmt()
-            .without_time()
-            .with_ansi(false)
-            .with_target(false)
-            .with_writer(move || Tee(Arc::clone(&to)))
-            .finish();
-        let second = Dispatch::new(NoSubscriber::new());
-        Self { log, _second: second, _guard: subscriber::set_default(subscriber) }
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let log = self.log.lock().unwrap();
-        std::str::from_utf8(&log).unwrap().lines().map(str::to_owned).collect()
-    }
-}
-
-struct Tee(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Tee {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[tokio::test(start_paused = true)]
