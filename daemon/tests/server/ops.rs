@@ -1,13 +1,16 @@
 //! The ops endpoints: metrics that promtool accepts, health, readiness that a hung shard cannot keep up.
 
+use std::collections::VecDeque;
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
+use socket2::SockRef;
 
 use crate::certificates::Says;
 use crate::harness::{Server, wait_for};
@@ -124,6 +127,51 @@ fn a_shard_that_hangs_cannot_keep_readiness_up() {
 
     ptrace::detach(shard, None).unwrap();
     wait_for("readiness to come back", || (server.get("/readyz").0 == 200).then_some(()));
+}
+
+#[test]
+#[ignore = "takes some seconds; .ci/run runs it"]
+fn a_flood_of_connections_costs_no_scrape() {
+    const SCRAPES: usize = 70;
+    /// Connections of each flooding thread that stay open: more than the server serves at once.
+    const OPEN: usize = 64;
+    let server = Server::start();
+    let ops = server.ops.unwrap();
+    let (stop, connections) = (AtomicBool::new(false), AtomicU64::new(0));
+    let started = Instant::now();
+    let took = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut open = VecDeque::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let stream = TcpStream::connect(ops).expect("a connection");
+                    // Closed by RST: ports in TIME_WAIT would soon be all that there are.
+                    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+                    open.push_back(stream);
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    if open.len() > OPEN {
+                        open.pop_front();
+                    }
+                }
+            });
+        }
+        let scrape = |_| {
+            let at = Instant::now();
+            std::panic::catch_unwind(|| server.get("/metrics").0 == 200)
+                .is_ok_and(|good| good)
+                .then(|| at.elapsed())
+        };
+        let took: Vec<_> = (0..SCRAPES).map(scrape).collect();
+        stop.store(true, Ordering::Relaxed);
+        took
+    });
+    let rate = connections.into_inner() as f64 / started.elapsed().as_secs_f64();
+    let lost = took.iter().filter(|took| took.is_none()).count();
+    println!(
+        "{lost} of {SCRAPES} lost, longest {:?}, at {rate:.0} connections/s",
+        took.iter().flatten().max()
+    );
+    assert_eq!(lost, 0, "at {rate:.0} connections/s");
 }
 
 #[test]
