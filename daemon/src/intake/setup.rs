@@ -48,15 +48,15 @@ pub(super) async fn run(
             if stream.is_handshaking() && stream.has_spoken() || matches!(failure, Failure::Tls(_)) {
                 context.counters.tls_handshake_failed();
                 if context.lines.failed_handshake.may_log() {
-                    info!(%peer, %reason, "TLS handshake failed");
+                    info!(remote_addr = %peer, %reason, "TLS handshake failed");
                 } else {
-                    debug!(%peer, %reason, "TLS handshake failed");
+                    debug!(remote_addr = %peer, %reason, "TLS handshake failed");
                 }
                 // The alert that says why is on its way.
                 stream.shut_down_write();
                 drain(&stream, &context).await;
             } else {
-                debug!(%peer, %reason, "connection ended before its ACQUIRE");
+                debug!(remote_addr = %peer, %reason, "connection ended before its ACQUIRE");
             }
         }
         Err(Refusal::Code(code)) => refuse(&mut stream, peer, code, &context).await,
@@ -92,9 +92,9 @@ async fn first_frame(
             Ok(Some((acquire, rest))) => {
                 let identity = stream.identity().map_err(|fault| {
                     if context.lines.no_identity.may_log() {
-                        info!(%peer, %fault, "the client's certificate gives no identity");
+                        info!(remote_addr = %peer, %fault, "the client's certificate gives no identity");
                     } else {
-                        debug!(%peer, %fault, "the client's certificate gives no identity");
+                        debug!(remote_addr = %peer, %fault, "the client's certificate gives no identity");
                     }
                     Refusal::Code(ErrorCode::NOT_AUTHORIZED)
                 })?;
@@ -124,9 +124,9 @@ fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> 
     }
     context.counters.acl_denied();
     if context.lines.denied.may_log() {
-        info!(%peer, identity, lock, "denied by the ACL");
+        info!(remote_addr = %peer, identity, lock, "denied by the ACL");
     } else {
-        debug!(%peer, identity, lock, "denied by the ACL");
+        debug!(remote_addr = %peer, identity, lock, "denied by the ACL");
     }
     context.record(audit::Event {
         time_unix_ns: crate::clock::unix_ns(),
@@ -142,9 +142,9 @@ fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> 
 /// destroy what is in flight. So: send, shut the write side down, drain, close.
 async fn refuse(stream: &mut Stream, peer: Peer, code: ErrorCode, context: &Context) {
     if stream.is_handshaking() {
-        return debug!(%peer, %code, "closed in the middle of its TLS handshake");
+        return debug!(remote_addr = %peer, %code, "closed in the middle of its TLS handshake");
     }
-    debug!(%peer, %code, reason = code.meaning(), "refused");
+    debug!(remote_addr = %peer, %code, reason = code.meaning(), "refused");
     if stream.send_error(code).is_err() {
         return;
     }

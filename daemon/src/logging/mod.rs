@@ -8,6 +8,7 @@
 #[cfg(test)]
 pub(crate) mod diagnostics;
 pub(crate) mod escape;
+mod json;
 pub(crate) mod queue;
 pub(crate) mod seldom;
 
@@ -109,12 +110,9 @@ fn json<W: for<'w> MakeWriter<'w> + Send + Sync + 'static>(
     writer: W,
 ) -> impl Subscriber + Send + Sync {
     tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
         .with_max_level(filter(level))
-        .with_timer(SystemTime)
-        .with_target(false)
         .log_internal_errors(false)
+        .event_format(json::Json)
         .with_writer(writer)
         .finish()
 }
@@ -176,7 +174,7 @@ mod tests {
         let (time, rest) = text[0].split_once(' ').unwrap();
         assert!(is_rfc3339(time), "{text:?}");
         assert_eq!(rest.trim_start(), "INFO serving shards=2");
-        let time = json[0].strip_prefix(r#"{"timestamp":""#).unwrap();
+        let time = json[0].strip_prefix(r#"{"time":""#).unwrap();
         assert!(is_rfc3339(&time[..27]), "{json:?}");
         assert_eq!(&time[27..], r#"","level":"INFO","message":"serving","shards":2}"#);
     }

@@ -52,7 +52,7 @@ impl Worker {
             Received::Whole => {}
             Received::Closed => self.leave(key, session),
             Received::Broken(fault) => {
-                debug!(peer = self.peer(key), %fault, "TLS failed");
+                debug!(remote_addr = self.peer(key), %fault, "TLS failed");
                 self.leave(key, session);
             }
         }
@@ -81,7 +81,7 @@ impl Worker {
 
     /// Sends an ERROR, and closes.
     pub(super) fn refuse(&mut self, key: Key, code: ErrorCode) {
-        debug!(peer = self.peer(key), %code, reason = code.meaning(), "closed with an ERROR");
+        debug!(remote_addr = self.peer(key), %code, reason = code.meaning(), "closed with an ERROR");
         let Some(connection) = self.reactor.get_mut(key) else { return };
         let frame = ErrorFrame::new(code);
         match &mut connection.secured {

@@ -209,7 +209,9 @@ impl Worker {
         let is_closed = secured.as_ref().is_some_and(|secured| secured.tls.is_closed_by_peer());
         let key = match self.reactor.insert(socket, Connection { session: None, peer, secured }) {
             Ok(key) => key,
-            Err(error) => return debug!(%peer, %error, "connection ended before its shard took it"),
+            Err(error) => {
+                return debug!(remote_addr = %peer, %error, "connection ended before its shard took it");
+            }
         };
         place.keep();
         self.places += 1;
@@ -261,7 +263,7 @@ impl Worker {
             self.reactor.close(key);
             return;
         };
-        debug!(%peer, ?how, "connection ended");
+        debug!(remote_addr = %peer, ?how, "connection ended");
         match how {
             Ended::Eof | Ended::Reset => self.end(session, Reason::Graceful),
             Ended::SendTimeout => self.end(session, Reason::IoTimeout),
@@ -319,7 +321,13 @@ impl Worker {
             match effect {
                 Effect::Queued { conn, .. } => self.send(conn, &WAITING, 1),
                 Effect::Granted { conn, session, lock, token, wait_ns } => {
-                    debug!(peer = self.peer(conn), lock = &*lock, %token, wait_ms = wait_ns / NS_PER_MS, "granted");
+                    debug!(
+                        remote_addr = self.peer(conn),
+                        lock = &*lock,
+                        token = token.0,
+                        wait_ms = wait_ns / NS_PER_MS,
+                        "granted"
+                    );
                     self.send(conn, &acquired(token), 1);
                     self.record_of(conn, session, lock, What::Granted { token, wait_ns });
                     self.counters.granted(wait_ns);
@@ -327,7 +335,14 @@ impl Worker {
                 }
                 Effect::Released { conn, session, lock, token, held_ns, reason } => {
                     let (held_ms, reason_text) = (held_ns / NS_PER_MS, reason.as_str());
-                    debug!(peer = self.peer(conn), lock = &*lock, %token, held_ms, reason = reason_text, "released");
+                    debug!(
+                        remote_addr = self.peer(conn),
+                        lock = &*lock,
+                        token = token.0,
+                        held_ms,
+                        reason = reason_text,
+                        "released"
+                    );
                     self.record_of(conn, session, lock, What::Released { token, held_ns, reason });
                     self.forget_who(session);
                     released = true;

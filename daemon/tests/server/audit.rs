@@ -14,7 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{MONOLOCK, PATIENCE, Peer, Server, wait_for};
+use crate::harness::{MONOLOCK, PATIENCE, Peer, Server, acquire, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -58,6 +58,43 @@ fn assert_alternating(records: &[Value]) {
             _ => {}
         }
     }
+}
+
+#[test]
+fn the_log_and_the_audit_log_have_the_same_keys_and_values_for_the_same_things() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut command = Command::new(MONOLOCK);
+    command.args(["-listen", "127.0.0.1:0", "-log-format", "json", "-log-level", "debug"]);
+    let stderr = folder.path().join("stderr");
+    command.arg("-audit-log").arg(&log).stderr(File::create(&stderr).unwrap());
+    let mut child = command.spawn().unwrap();
+    let diagnostics = || -> Vec<Value> {
+        let text = fs::read_to_string(&stderr).unwrap();
+        text.split_inclusive('\n').filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let said =
+        |what: &str| wait_for(what, || diagnostics().into_iter().find(|line| line["message"] == *what));
+    let listening = said("listening");
+    let mut peer = Peer::connect(listening["address"].as_str().unwrap().parse().unwrap());
+    peer.send(&acquire("jobs", LEASE));
+    peer.acquired();
+    peer.close();
+    for event in ["granted", "released"] {
+        let line = said(event);
+        let record = wait_for(event, || records(&log).into_iter().find(|record| record["event"] == event));
+        for (key, value) in record.as_object().unwrap() {
+            match key.as_str() {
+                "time" => assert_eq!(line["time"].as_str().unwrap().len(), value.as_str().unwrap().len()),
+                // The log's message is the event; without TLS nobody has an identity.
+                "event" | "identity" => {}
+                key => assert_eq!(&line[key], value, "{key} of {line}"),
+            }
+        }
+        assert!(line["token"].is_u64(), "{line}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 fn address(peer: &Peer) -> String {

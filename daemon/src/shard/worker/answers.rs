@@ -79,7 +79,7 @@ impl Worker {
         if let Some(of) = of.filter(|of| *of != holder.token) {
             return Err(NotReleased::OtherHolder { holder: holder.token, of });
         }
-        debug!(peer = %holder.who.peer, lock = name, token = %holder.token, "force-release");
+        debug!(remote_addr = %holder.who.peer, lock = name, token = holder.token.0, "force-release");
         self.record(&holder.who, name.into(), What::ForceRelease { token: holder.token });
         self.table.force_release(&self.turn, name, &mut self.effects);
         self.carry_out();
@@ -90,7 +90,7 @@ impl Worker {
         let view = self.table.session(session)?;
         let waiter = self.waiter(session, &view)?;
         let lock = Arc::clone(view.lock);
-        debug!(peer = %waiter.who.peer, lock = &*lock, "kick");
+        debug!(remote_addr = %waiter.who.peer, lock = &*lock, "kick");
         self.record(&waiter.who, lock, What::KickWaiter);
         self.table.kick(&self.turn, session, &mut self.effects);
         self.carry_out();
