@@ -1,21 +1,26 @@
 //! `monolock check-config`: what a server with these settings would use, and everything that is wrong with it.
 //!
-//! Files are read and names are looked up. Nothing is created, bound, or opened for writing.
+//! Files are read, names are looked up, a ring is opened and closed, and addresses are bound for a moment. Nothing is created,
+//! opened for writing, or listened on. Only the start itself can find what others take meanwhile (a port, memory, the disk), a limit of
+//! threads, and a FIFO that nobody reads.
 
+mod addresses;
 mod place;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use addresses::Addresses;
+
 use crate::acl;
 use crate::logging::escape::escaped;
 use crate::settings::{
-    ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, AdminAddress, Given, LISTEN, ListenAddress, OPS_LISTEN, Origin,
-    Reading, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, unknown_variables,
+    ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, AdminAddress, Given, LISTEN, OPS_LISTEN, Origin, Reading, SHARDS,
+    TLS_CERT, TLS_CLIENT_CA, TLS_KEY, unknown_variables,
 };
 use crate::tls::{Certificate, ClientCa};
-use crate::{clock, exit, fail};
+use crate::{capacity, clock, exit, fail, server};
 
 /// Checks, and says on standard output what would be used and on standard error what is wrong.
 pub(crate) fn check(reading: &Reading) -> ExitCode {
@@ -52,13 +57,19 @@ impl Report {
             }),
         );
         report.mistakes.extend(reading.mistakes.iter().map(ToString::to_string));
+        let mut addresses = Addresses::default();
         for given in &reading.given {
             let flag = given.setting.flag;
-            match found(given, reading, now_unix_s).await {
+            match found(given, reading, now_unix_s, &mut addresses).await {
                 None => {}
                 Some(Ok(found)) => report.lines.push(escaped(&format!("{flag} {}: {found}", given.text))),
                 Some(Err(mistake)) => report.mistakes.push(mistake),
             }
+        }
+        let shards = reading.given(&SHARDS);
+        match machine(server::shard_count(shards.text.parse().ok().filter(|_| shards.is_valid))) {
+            Ok(found) => report.lines.push(found),
+            Err(mistake) => report.mistakes.push(mistake),
         }
         report
     }
@@ -71,12 +82,21 @@ fn setting(given: &Given) -> String {
         Origin::Variable => "variable",
         Origin::Default => "default",
     };
-    let value = if given.text.is_empty() { "(none)" } else { &given.text };
+    let value = match given.text.as_str() {
+        "" if *given.setting == SHARDS => format!("{} (one for each usable CPU)", server::shard_count(None)),
+        "" => "(none)".to_owned(),
+        text => text.to_owned(),
+    };
     escaped(&format!("{:<14} {origin:<8} {value}", given.setting.flag))
 }
 
 /// What a setting's value stands for, or what is wrong with that; `None` where there is nothing to look at.
-async fn found(given: &Given, reading: &Reading, now_unix_s: i64) -> Option<Result<String, String>> {
+async fn found(
+    given: &Given,
+    reading: &Reading,
+    now_unix_s: i64,
+    addresses: &mut Addresses,
+) -> Option<Result<String, String>> {
     const PARSED: &str = "a valid value was parsed before";
     let (flag, text) = (given.setting.flag, given.text.as_str());
     if text.is_empty() || !given.is_valid {
@@ -85,9 +105,13 @@ async fn found(given: &Given, reading: &Reading, now_unix_s: i64) -> Option<Resu
     let path = Path::new(text);
     let under_flag = |problem: String| format!("{flag} {text}: {problem}");
     Some(match *given.setting {
-        LISTEN | OPS_LISTEN => resolved(&text.parse().expect(PARSED)).await.map_err(under_flag),
+        LISTEN | OPS_LISTEN => {
+            addresses.look(format!("{flag} {text}"), &text.parse().expect(PARSED)).await.map_err(under_flag)
+        }
         ADMIN_LISTEN => match text.parse().expect(PARSED) {
-            AdminAddress::Tcp(address) => resolved(&address).await.map_err(under_flag),
+            AdminAddress::Tcp(address) => {
+                addresses.look(format!("{flag} {text}"), &address).await.map_err(under_flag)
+            }
             AdminAddress::Unix(path) => place::of_socket(&path).map_err(under_flag),
         },
         TLS_CERT => {
@@ -111,9 +135,12 @@ async fn found(given: &Given, reading: &Reading, now_unix_s: i64) -> Option<Resu
     })
 }
 
-async fn resolved(address: &ListenAddress) -> Result<String, String> {
-    let addresses = address.resolve().await.map_err(|error| error.to_string())?;
-    Ok(addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+/// What this machine must have for a server, whatever its settings are.
+fn machine(shards: usize) -> Result<String, String> {
+    ring::probe().map_err(|error| error.to_string())?;
+    let capacity = server::capacity(capacity::raise_descriptor_limit(), shards);
+    let places = capacity.map_err(|error| error.to_string())?.places();
+    Ok(format!("open files: enough for {}", count(places, "connection", "connections")))
 }
 
 /// A certificate that clients will refuse is a mistake too.

@@ -82,7 +82,24 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
+/// Whether an address is free that this process may listen on. It is bound for a moment, and nothing listens.
+///
+/// # Errors
+///
+/// When this process could not listen there even if nobody else did.
+pub(crate) fn is_free(address: SocketAddr) -> io::Result<bool> {
+    match with_or_without_ipv6(address, bind_only) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    with_or_without_ipv6(address, open)
+}
+
+fn with_or_without_ipv6<T>(address: SocketAddr, open: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
     match (open(address), ipv4_instead(address)) {
         (Err(error), Some(ipv4)) if is_missing(&error) => open(ipv4),
         (opened, _) => opened,
@@ -96,7 +113,7 @@ fn ipv4_instead(address: SocketAddr) -> Option<SocketAddr> {
 }
 
 /// Whether the error says that this machine does not have the address.
-fn is_missing(error: &io::Error) -> bool {
+pub(crate) fn is_missing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let missing = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(|errno| Some(errno.raw_os_error()));
     missing.contains(&error.raw_os_error())
@@ -104,6 +121,12 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// One attempt. Without SO_REUSEPORT: a second daemon on the port must fail, not share the clients.
 fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind_only(address)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn bind_only(address: SocketAddr) -> io::Result<Socket> {
     // `Socket::new` sets CLOEXEC.
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -115,8 +138,7 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     // Accepted sockets inherit it.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tracing::field::display;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin};
-use crate::capacity::{self, Capacity};
+use crate::capacity::{self, Capacity, TooFewDescriptors};
 use crate::gate::Gate;
 use crate::intake::{self, Intake};
 use crate::listener;
@@ -51,7 +51,7 @@ pub(crate) enum ServeError {
     #[error("-audit-log {0}")]
     Audit(#[from] audit::StartError),
     #[error("{0}")]
-    Capacity(capacity::TooFewDescriptors),
+    Capacity(TooFewDescriptors),
     #[error(transparent)]
     Listen(#[from] listener::BindError),
     #[error(transparent)]
@@ -203,12 +203,9 @@ impl Running {
         let audit = audit.map(Arc::new);
         files.set_audit(audit.clone());
         let gate = Arc::new(Gate::standalone());
-        let shard_count =
-            settings.shards.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get);
-        let intake_count = (shard_count / 2).max(1);
-        let in_use =
-            open_descriptors() + shard_count * DESCRIPTORS_A_SHARD + intake_count * DESCRIPTORS_AN_INTAKE;
-        let capacity = Capacity::new(descriptors, in_use).map_err(ServeError::Capacity)?;
+        let shard_count = shard_count(settings.shards);
+        let intake_count = intake_count(shard_count);
+        let capacity = capacity(descriptors, shard_count).map_err(ServeError::Capacity)?;
         let published: Vec<Arc<Published>> = (0..shard_count).map(|_| Arc::default()).collect();
         let shard_settings = shard::Settings {
             io_timeout: settings.io_timeout,
@@ -304,6 +301,21 @@ async fn reload_at(mut hangup: Signal, files: Files, reloader: Workers, manager:
         files = reloading.await.expect("a reload does not panic");
         manager.ready();
     }
+}
+
+/// How many shards there are: one for each usable CPU, unless their number is set.
+pub(crate) fn shard_count(setting: Option<NonZeroUsize>) -> usize {
+    setting.map_or_else(|| shard::usable_cpus().len().max(1), NonZeroUsize::get)
+}
+
+fn intake_count(shards: usize) -> usize {
+    (shards / 2).max(1)
+}
+
+/// The connections that fit besides what is open and what these shards and their intake will open.
+pub(crate) fn capacity(descriptors: usize, shards: usize) -> Result<Arc<Capacity>, TooFewDescriptors> {
+    let to_open = shards * DESCRIPTORS_A_SHARD + intake_count(shards) * DESCRIPTORS_AN_INTAKE;
+    Capacity::new(descriptors, open_descriptors() + to_open)
 }
 
 fn open_descriptors() -> usize {

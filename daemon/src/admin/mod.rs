@@ -36,8 +36,8 @@ use answer::Answers;
 use call::Call;
 pub(crate) use call::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
 use refusal::Refusal;
-pub(crate) use socket::SocketError;
 use socket::SocketFile;
+pub(crate) use socket::{SocketError, has_server};
 
 /// Connections at once of each listener: people, scripts and a live view. With those of the ops endpoints they stay within the
 /// descriptors that are kept free of sessions.

@@ -84,14 +84,26 @@ fn remove_stale(path: &Path) -> Result<(), Problem> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(Problem::NoSocket);
     }
+    match has_server(path) {
+        Ok(false) => Ok(fs::remove_file(path)?),
+        Ok(true) => Err(Problem::InUse),
+        Err(error) => Err(Problem::Unknown(error)),
+    }
+}
+
+/// Whether a server listens on the socket at a path, which is connected to for a moment.
+///
+/// # Errors
+///
+/// When that cannot be told.
+pub(crate) fn has_server(path: &Path) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // A server that is too busy to accept is a server.
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(fs::remove_file(path)?),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Problem::InUse),
-        Ok(()) => Err(Problem::InUse),
-        Err(error) => Err(Problem::Unknown(error)),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        connected => connected.map(|()| true),
     }
 }
 

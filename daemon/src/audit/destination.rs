@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -12,6 +12,9 @@ use super::{OpenError, Target};
 
 /// Of a log that is created: its owner writes, its group reads. It says who works on what.
 const MODE: u32 = 0o640;
+
+/// Why a log is not opened: a socket has a path, and nothing that it could be opened by.
+pub(crate) const IS_A_SOCKET: &str = "it is a socket, which cannot be opened, as standard output and error are under systemd: - is standard output";
 
 /// What lines are written to. A file may be shortened or added to by others at any time.
 pub(super) trait Output: Write {
@@ -125,7 +128,8 @@ pub(super) fn open(target: &Target) -> Result<Destination<Sink>, OpenError> {
         Target::Stdout => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         Target::File(path) => open_file(path),
     };
-    let to = opened.map_err(|error| OpenError { target: target.clone(), problem: problem(&error) })?;
+    let to =
+        opened.map_err(|error| OpenError { target: target.clone(), problem: problem(target, &error) })?;
     Ok(Destination::of(to))
 }
 
@@ -137,10 +141,13 @@ fn open_file(path: &Path) -> io::Result<File> {
     Ok(file.into())
 }
 
-fn problem(error: &io::Error) -> String {
-    if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) {
-        "nothing reads from it: start the reader of the FIFO first".into()
-    } else {
-        error.to_string()
+fn problem(target: &Target, error: &io::Error) -> String {
+    if error.raw_os_error() != Some(rustix::io::Errno::NXIO.raw_os_error()) {
+        return error.to_string();
+    }
+    let is_socket = |path| fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    match target {
+        Target::File(path) if is_socket(path) => IS_A_SOCKET.to_owned(),
+        _ => "nothing reads from it: start the reader of the FIFO first".to_owned(),
     }
 }

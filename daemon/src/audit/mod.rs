@@ -30,6 +30,7 @@ use destination::Sink;
 use recorder::Backlog;
 use writer::{Order, Writer};
 
+pub(crate) use destination::IS_A_SOCKET;
 pub(crate) use recorder::{Dropped, Recorder};
 
 /// Events that are recorded and not yet written: 13 MB with names and identities of 50 bytes each, and six seconds of a disk that

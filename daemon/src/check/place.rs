@@ -2,21 +2,35 @@
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::{admin, audit};
 
 /// A log that lines would be appended to.
 pub(super) fn of_log(path: &Path) -> Result<String, String> {
     match metadata(path)? {
         None => creatable(path).map(|()| "it would be created".to_owned()),
         Some(metadata) if metadata.is_dir() => Err("it is a directory".to_owned()),
-        Some(metadata) if metadata.file_type().is_socket() => Err("it is a socket".to_owned()),
-        Some(_) => match may(path, Access::WRITE_OK) {
-            Ok(()) => Ok("it is there and would be appended to".to_owned()),
+        Some(metadata) if metadata.file_type().is_socket() => Err(audit::IS_A_SOCKET.to_owned()),
+        Some(metadata) => match may(path, Access::WRITE_OK) {
+            Ok(()) => Ok(of_log_that_is_there(path, &metadata).to_owned()),
             Err(error) => Err(format!("it cannot be written to: {error}")),
         },
+    }
+}
+
+fn of_log_that_is_there(path: &Path, metadata: &Metadata) -> &'static str {
+    // Their targets are this process's own, and the server's may be others.
+    let of_the_process = ["/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/"];
+    if of_the_process.iter().any(|of| path.as_os_str().as_encoded_bytes().starts_with(of.as_bytes())) {
+        "under a service manager it may be a socket, which cannot be opened: - is standard output"
+    } else if metadata.file_type().is_fifo() {
+        "it is a FIFO: something must read from it when the server starts"
+    } else {
+        "it is there and would be appended to"
     }
 }
 
@@ -29,7 +43,15 @@ pub(super) fn of_socket(path: &Path) -> Result<String, String> {
         }
         there => {
             creatable(path)?;
-            Ok(if there.is_some() { "a socket is there" } else { "it would be created" }.to_owned())
+            let Some(file) = there else { return Ok("it would be created".to_owned()) };
+            match admin::has_server(path) {
+                Ok(true) => Ok("a server listens there now".to_owned()),
+                Ok(false) if !removable(path, &file) => {
+                    Err("only the owner of the dead server's socket may remove it".to_owned())
+                }
+                Ok(false) => Ok("it would take the place of a dead server's".to_owned()),
+                Err(error) => Err(format!("cannot tell whether a server listens there: {error}")),
+            }
         }
     }
 }
@@ -62,6 +84,17 @@ fn creatable(path: &Path) -> Result<(), String> {
     }
 }
 
+/// In a folder like /tmp, which is sticky, files are removed by their owner and the folder's.
+fn removable(path: &Path, file: &Metadata) -> bool {
+    const STICKY: u32 = 0o1000;
+    let user = rustix::process::geteuid();
+    let folder = path.parent().and_then(|folder| fs::metadata(folder).ok());
+    user.is_root()
+        || folder.is_none_or(|folder| {
+            folder.mode() & STICKY == 0 || [folder.uid(), file.uid()].contains(&user.as_raw())
+        })
+}
+
 /// Whether this process might, as its effective user.
 fn may(path: &Path, access: Access) -> io::Result<()> {
     Ok(accessat(CWD, path, access, AtFlags::EACCESS)?)
@@ -87,7 +120,7 @@ mod tests {
         assert_eq!(of_log(folder.path()).unwrap_err(), "it is a directory");
         let socket = folder.path().join("socket");
         drop(UnixListener::bind(&socket).unwrap());
-        assert_eq!(of_log(&socket).unwrap_err(), "it is a socket");
+        assert_eq!(of_log(&socket).unwrap_err(), audit::IS_A_SOCKET);
         fs::remove_file(&socket).unwrap();
         assert_eq!(of_log(&folder.path().join("new/")).unwrap_err(), "it names a directory");
         assert!(of_log(&missing.join("log")).unwrap_err().starts_with("there is no directory"));
@@ -103,7 +136,7 @@ mod tests {
         let socket = folder.path().join("socket");
         assert_eq!(of_socket(&socket).unwrap(), "it would be created");
         drop(UnixListener::bind(&socket).unwrap());
-        assert_eq!(of_socket(&socket).unwrap(), "a socket is there");
+        assert_eq!(of_socket(&socket).unwrap(), "it would take the place of a dead server's");
         // Through a link the server would find the socket, and could not bind: there is a file in its place.
         let [link, dangling] = ["link", "dangling"].map(|name| folder.path().join(name));
         std::os::unix::fs::symlink(&socket, &link).unwrap();

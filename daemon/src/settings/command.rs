@@ -36,8 +36,9 @@ const CHECK_CONFIG_HELP: &str = "\
 
 Usage: monolock check-config [FLAGS]
 
-It reads flags and variables as the server does, and the files that they name, and says what a server would use. Each
-mistake is a line on standard error. Run it as the user of the server. Exit status: 0, or 78 after a mistake.{after-help}";
+It reads flags and variables as the server does, and the files that they name, and says what a server would use. Addresses
+are bound for a moment and a ring is opened and closed; nothing is created or listened on. Each mistake is a line on standard
+error. Run it as the user of the server. Exit status: 0, or 78 after a mistake.{after-help}";
 
 /// A lock server: named locks with leases, FIFO queues and fencing tokens.
 #[derive(Debug, Parser)]

@@ -2,7 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +22,23 @@ const LEASE: Duration = Duration::from_secs(60);
 
 fn with_log(log: &Path) -> Server {
     Server::with(&["-audit-log", log.to_str().unwrap()])
+}
+
+#[test]
+fn standard_output_as_a_file_is_refused_with_the_word_for_it_where_it_is_a_socket() {
+    for path in ["/dev/stdout", "/dev/stderr", "/proc/self/fd/1"] {
+        // As under systemd.
+        let (socket, mut manager) = UnixStream::pair().unwrap();
+        let give = || Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+        let mut command = Command::new(MONOLOCK);
+        command.args(["-listen", "127.0.0.1:0", "-audit-log", path]).stdout(give()).stderr(give());
+        assert_eq!(command.status().unwrap().code(), Some(78), "{path}");
+        drop((command, socket));
+        let mut text = String::new();
+        manager.read_to_string(&mut text).unwrap();
+        let problem = format!("-audit-log {path}: it is a socket, which cannot be opened");
+        assert!(text.contains(&problem) && text.contains(": - is standard output"), "{text}");
+    }
 }
 
 /// The records of a file, all of whose lines are whole.

@@ -3,14 +3,17 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 use crate::harness::{MONOLOCK, run_to_end};
+use crate::start::without_io_uring;
 
 const ACL: &str = r#"{"rules":[{"identity":"*","locks":["a"]},{"identity":"b","locks":["*"]}]}"#;
 
@@ -62,12 +65,13 @@ fn every_setting_is_told_with_its_origin_and_every_file_with_what_is_in_it() {
     let (status, stdout, mistakes) = answer(&mut command);
     assert_eq!((status, mistakes), (0, vec![]), "{stdout}");
     let lines: Vec<&str> = stdout.lines().collect();
+    let cpus = thread::available_parallelism().unwrap();
     for line in [
         &format!("-listen        flag     {listen}"),
         "-tls-client-ca variable ca.pem",
         "-io-timeout    default  5s",
-        "-shards        default  (none)",
-        &format!("-listen {listen}: {listen}"),
+        &format!("-shards        default  {cpus} (one for each usable CPU)"),
+        &format!("-listen {listen}: {listen}, in use now"),
         "-ops-listen :9090: [::]:9090",
         &format!("-admin-listen {socket}: it would be created"),
         "-tls-client-ca ca.pem: 1 authority",
@@ -88,7 +92,8 @@ fn the_settings_alone_are_a_good_configuration() {
     let (status, stdout, mistakes) = answer(Command::new(MONOLOCK).arg("check-config"));
     assert_eq!((status, mistakes), (0, vec![]));
     assert!(stdout.starts_with("-listen        default  0.0.0.0:7070\n"), "{stdout}");
-    assert!(stdout.ends_with("\n-listen 0.0.0.0:7070: [::]:7070\n"), "{stdout}");
+    assert!(stdout.contains("\n-listen 0.0.0.0:7070: [::]:7070"), "{stdout}");
+    assert!(stdout.contains("\nopen files: enough for "), "{stdout}");
 }
 
 #[test]
@@ -233,4 +238,94 @@ fn a_mistyped_variable_is_a_mistake() {
     let folder = tempfile::tempdir().unwrap();
     let said = mistake(check(folder.path(), &[]).env("MONOLOCK_TLS_CLIENTCA", "ca.pem"));
     assert!(said.contains("MONOLOCK_TLS_CLIENTCA is no variable of monolock"), "{said}");
+}
+
+#[test]
+fn a_kernel_that_offers_no_io_uring_is_a_mistake() {
+    let test = "check_config::a_kernel_that_offers_no_io_uring_is_a_mistake";
+    let said = mistake(&mut without_io_uring(test, &["check-config"]));
+    assert!(said.contains("io_uring") && said.contains("kernel.io_uring_disabled"), "{said}");
+}
+
+#[test]
+fn a_limit_of_open_files_that_leaves_no_room_for_a_client_is_a_mistake() {
+    let mut command = Command::new("prlimit");
+    let said = mistake(command.args(["--nofile=64:64", MONOLOCK, "check-config"]));
+    assert!(said.contains("the limit of 64 open files leaves no room"), "{said}");
+}
+
+#[test]
+fn an_address_that_is_not_this_machines_is_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    for flag in ["-listen", "-ops-listen", "-admin-listen"] {
+        let said = mistake(&mut check(folder.path(), &[flag, "192.0.2.1:7070"]));
+        let start =
+            format!("monolock: {flag} 192.0.2.1:7070: cannot listen on 192.0.2.1:7070: Cannot assign");
+        assert!(said.starts_with(&start), "{said}");
+    }
+}
+
+#[test]
+fn two_listeners_on_one_port_are_a_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    for (listen, ops, is_mistake) in [
+        (":7070", "127.0.0.1:7070", true),
+        ("127.0.0.1:7070", "[::]:7070", true),
+        ("localhost:7070", "127.0.0.1:7070", true),
+        ("127.0.0.1:7070", "127.0.0.2:7070", false),
+        (":0", ":0", false),
+    ] {
+        let mut command = check(folder.path(), &["-listen", listen, "-ops-listen", ops]);
+        if is_mistake {
+            let said = mistake(&mut command);
+            assert!(
+                said.starts_with(&format!("monolock: -ops-listen {ops}: -listen {listen} has ")),
+                "{said}"
+            );
+        } else {
+            assert_eq!(answer(&mut command).0, 0, "{listen} {ops}");
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_the_server_would_refuse_is_a_mistake_and_a_running_servers_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let flag = format!("unix:{}", path.display());
+    let _other = UnixDatagram::bind(&path).unwrap();
+    let said = mistake(&mut check(folder.path(), &["-admin-listen", &flag]));
+    assert!(said.starts_with(&format!("monolock: -admin-listen {flag}: cannot tell whether")), "{said}");
+    fs::remove_file(&path).unwrap();
+    let live = UnixListener::bind(&path).unwrap();
+    let found = || {
+        let (status, stdout, mistakes) = answer(&mut check(folder.path(), &["-admin-listen", &flag]));
+        assert_eq!((status, mistakes), (0, vec![]), "{stdout}");
+        stdout
+    };
+    assert!(found().contains(&format!("-admin-listen {flag}: a server listens there now\n")));
+    drop(live);
+    assert!(found().contains(&format!("-admin-listen {flag}: it would take the place of a dead server's\n")));
+    assert!(path.exists());
+}
+
+#[test]
+fn a_log_that_may_not_open_at_the_start_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    mknodat(CWD, folder.path().join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    for (path, found) in [
+        ("fifo", "it is a FIFO: something must read from it when the server starts"),
+        (
+            "/dev/stdout",
+            "under a service manager it may be a socket, which cannot be opened: - is standard output",
+        ),
+        (
+            "/dev/stderr",
+            "under a service manager it may be a socket, which cannot be opened: - is standard output",
+        ),
+    ] {
+        let (status, stdout, mistakes) = answer(&mut check(folder.path(), &["-audit-log", path]));
+        assert_eq!((status, mistakes), (0, vec![]), "{stdout}");
+        assert!(stdout.contains(&format!("\n-audit-log {path}: {found}\n")), "{stdout}");
+    }
 }

@@ -296,22 +296,27 @@ const FORBID_IO_URING: &str = "TEST_FORBID_IO_URING";
 
 #[test]
 fn forbidden_io_uring_is_one_line_with_the_remedy_and_exit_69() {
-    if std::env::var_os(FORBID_IO_URING).is_some() {
-        forbid_io_uring();
-        let error = std::os::unix::process::CommandExt::exec(
-            Command::new(MONOLOCK).args(["-listen", "127.0.0.1:0"]).env_remove(FORBID_IO_URING),
-        );
-        panic!("{error}");
-    }
-    let this = std::env::current_exe().unwrap();
     let test = "start::forbidden_io_uring_is_one_line_with_the_remedy_and_exit_69";
-    let mut command = Command::new(this);
-    command.args([test, "--exact", "--nocapture"]).env(FORBID_IO_URING, "1");
+    let mut command = without_io_uring(test, &["-listen", "127.0.0.1:0"]);
     let (status, line) = refused(command.stdout(Stdio::null()));
     assert_eq!(status, 69, "{line}");
     for word in ["io_uring", "seccomp", "kernel.io_uring_disabled"] {
         assert!(line.contains(word), "{word} in {line}");
     }
+}
+
+/// The program where io_uring is forbidden. `test` runs in a process of its own, comes here again, and becomes the program.
+pub(crate) fn without_io_uring(test: &str, arguments: &[&str]) -> Command {
+    if std::env::var_os(FORBID_IO_URING).is_some() {
+        forbid_io_uring();
+        let error = std::os::unix::process::CommandExt::exec(
+            Command::new(MONOLOCK).args(arguments).env_remove(FORBID_IO_URING),
+        );
+        panic!("{error}");
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]).env(FORBID_IO_URING, "1");
+    command
 }
 
 /// What a container's default seccomp profile does: io_uring_setup fails with EPERM.
