@@ -76,6 +76,7 @@ pub(crate) struct Context {
 #[derive(Debug, Clone)]
 pub(crate) struct Lines {
     failed_handshake: Seldom,
+    no_tls_here: Seldom,
     no_identity: Seldom,
     denied: Seldom,
     accepting_waits: Seldom,
@@ -86,6 +87,7 @@ impl Default for Lines {
         let refusal = |name| Seldom::new(name, Level::INFO, REFUSAL_LOG_INTERVAL);
         Self {
             failed_handshake: refusal("TLS handshake failed"),
+            no_tls_here: refusal("the client speaks TLS"),
             no_identity: refusal("the client's certificate gives no identity"),
             denied: refusal("denied by the ACL"),
             accepting_waits: Seldom::new("accepting waits", Level::WARN, WAITS_LOG_INTERVAL),

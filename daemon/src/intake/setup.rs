@@ -103,8 +103,8 @@ async fn first_frame(
             Ok(None) => {}
             Err(code) => {
                 let speaks_tls = stream.is_plain() && received.starts_with(&TLS_HELLO);
-                if speaks_tls && context.may_log_failed_handshake() {
-                    info!(%peer, "the client speaks TLS, and this port does not: set -tls-cert and -tls-key");
+                if speaks_tls && context.lines.no_tls_here.may_log() {
+                    info!(remote_addr = %peer, "the client speaks TLS, and this port does not: set -tls-cert and -tls-key");
                 }
                 return Err(Refusal::Code(code));
             }
