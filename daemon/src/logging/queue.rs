@@ -280,12 +280,8 @@ mod tests {
     fn lines_that_could_not_be_written_are_counted_and_told_when_the_log_works_again_and_a_torn_one_stays_apart()
      {
         let disk = Disk::default();
-        let told = Arc::<Mutex<Vec<u64>>>::default();
-        let tell = {
-            let told = Arc::clone(&told);
-            move |lost| told.lock().unwrap().push(lost)
-        };
-        let (mut lines, flush) = start(disk.clone(), tell).unwrap();
+        let (tell, told) = mpsc::channel();
+        let (mut lines, flush) = start(disk.clone(), move |lost| tell.send(lost).unwrap()).unwrap();
         let mut say = |line: &[u8]| {
             lines.write_all(line).unwrap();
             assert!(flush.wait(TEST_TIME_MAX));
@@ -295,12 +291,13 @@ mod tests {
         assert_eq!(say(b"first\n"), 0);
         assert_eq!(say(b"torn by a full disk\n"), 1);
         assert_eq!(say(b"lost\n"), 2);
-        assert!(told.lock().unwrap().is_empty(), "nobody is told while nothing can be written");
+        assert!(told.try_recv().is_err(), "nobody is told while nothing can be written");
         disk.set_room(usize::MAX);
         assert_eq!(say(b"second\n"), 2);
-        assert_eq!(*told.lock().unwrap(), [2]);
+        assert_eq!(told.recv_timeout(TEST_TIME_MAX), Ok(2));
         assert_eq!(say(b"third\n"), 2);
-        assert_eq!(*told.lock().unwrap(), [2], "once");
+        drop((lines, flush));
+        assert!(told.recv_timeout(TEST_TIME_MAX).is_err(), "once");
         assert_eq!(disk.text(), "first\ntorn\nsecond\nthird\n");
     }
 
@@ -316,7 +313,8 @@ mod tests {
         drop(release);
         assert!(flush.wait(TEST_TIME_MAX));
         assert_eq!(told.recv_timeout(TEST_TIME_MAX), Ok(lost));
-        assert!(told.try_recv().is_err(), "once");
+        drop((lines, flush));
+        assert!(told.recv_timeout(TEST_TIME_MAX).is_err(), "once");
     }
 
     #[test]
