@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::driver::{Connection, request};
 use crate::error::{Error, RunError};
 use crate::guard::{Grant, Guard};
-use crate::retry::{Backoff, PAUSE_MIN, draw};
+use crate::retry::{PAUSE_MIN, Retry, draw_pause};
 use crate::work::attend;
 
 /// Claims locks at one server. Each claim has a connection of its own; the client itself has none, and clones are cheap.
@@ -179,23 +179,21 @@ impl Client {
         lease: Duration,
     ) -> Result<Option<Guard>, Error> {
         let acquire = request(name, lease)?;
-        let mut backoff = Backoff::new();
+        let mut retry = Retry::default();
         if self.has_lost.swap(false, Ordering::Relaxed) && pause(cancel, PAUSE_MIN).await.is_break() {
             return Ok(None);
         }
-        for attempt in 0.. {
-            let begun_ns = boottime_ns();
-            let error = match self.attempt(cancel, acquire.clone(), Patience::Waits, attempt).await {
+        loop {
+            let number = retry.begin(boottime_ns());
+            let error = match self.attempt(cancel, acquire.clone(), Patience::Waits, number).await {
                 Err(error) => error,
                 decided => return decided,
             };
-            let lasted = Duration::from_nanos(boottime_ns() - begun_ns);
-            let Some(longest) = backoff.failed(&error, lasted) else { return Err(error) };
+            let Some(longest) = retry.failed(boottime_ns(), &error) else { return Err(error) };
             if pause(cancel, longest).await.is_break() {
                 return Ok(None);
             }
         }
-        unreachable!("attempts are not counted to their end")
     }
 
     /// Looks at how work ended.
@@ -243,7 +241,7 @@ async fn pause(cancel: &CancellationToken, longest: Duration) -> ControlFlow<()>
     tokio::select! {
         biased;
         () = cancel.cancelled() => ControlFlow::Break(()),
-        () = tokio::time::sleep(draw(longest)) => ControlFlow::Continue(()),
+        () = tokio::time::sleep(draw_pause(longest)) => ControlFlow::Continue(()),
     }
 }
 

@@ -63,8 +63,13 @@ impl Connection {
         Self::open_with(config, acquire, 0).await
     }
 
-    /// The same, as configured; `attempt` says at which of the addresses to begin.
-    pub(crate) async fn open_with(config: &Config, acquire: Acquire, attempt: usize) -> Result<Self, Error> {
+    /// The same, as configured, for callers that [try again](crate::Retry): the round of the addresses begins at number
+    /// `attempt`, modulo their number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dial`].
+    pub async fn open_with(config: &Config, acquire: Acquire, attempt: usize) -> Result<Self, Error> {
         let transport = dial(config, attempt).await?;
         let alarm = Alarm::new().map_err(|source| Error::Dial { address: config.address.clone(), source })?;
         let standing = Arc::new(Standing::new(acquire.lease));
@@ -194,7 +199,6 @@ fn closed(error: &io::Error) -> Closed {
     Closed::Broken(error.kind())
 }
 
-/// Nobody confirms a claim whose connection is closed.
 /// For a process that keeps the connection open a little longer than this one: nothing may be read from it or written to it.
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -202,6 +206,7 @@ impl AsFd for Connection {
     }
 }
 
+/// Nobody confirms a claim whose connection is closed.
 impl Drop for Connection {
     fn drop(&mut self) {
         self.standing.lose();

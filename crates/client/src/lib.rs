@@ -196,6 +196,7 @@ pub use guard::{Grant, Guard};
 #[cfg(feature = "tls")]
 pub use pki::Problem;
 pub use protocol::{Class, ErrorCode, Token};
+pub use retry::{Retry, draw_pause};
 pub use rhythm::GIVE_UP_TENTHS;
 #[cfg(feature = "tls")]
 pub use tls::{Identity, Tls, TlsError};

@@ -1,4 +1,4 @@
-//! Whether to try again, and after how long a pause.
+//! Whether to try again, and after how long a pause: decided without clock, socket or chance.
 
 use std::time::Duration;
 
@@ -15,20 +15,35 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// After a server that shuts down: enough to keep a thousand clients from coming back in step.
 const PAUSE_AFTER_SHUTDOWN: Duration = Duration::from_millis(100);
 
-/// The pauses of one caller: exponential, with full jitter, which the caller draws.
+/// The attempts of one caller to get a claim, and the pauses between them: exponential, with full jitter.
+///
+/// For callers of [`Connection`](crate::Connection); a [`Client`](crate::Client) tries again by itself. Times are nanoseconds of
+/// CLOCK_BOOTTIME, as [`boottime_ns`](crate::boottime_ns) has them.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Retry {
     pause: Duration,
+    begun: usize,
+    begun_ns: u64,
 }
 
-impl Backoff {
-    pub(crate) fn new() -> Self {
-        Self { pause: PAUSE_MIN }
+impl Default for Retry {
+    fn default() -> Self {
+        Self { pause: PAUSE_MIN, begun: 0, begun_ns: 0 }
+    }
+}
+
+impl Retry {
+    /// An attempt begins now. Returns its number, from 0, for [`Connection::open_with`](crate::Connection::open_with).
+    pub fn begin(&mut self, now_ns: u64) -> usize {
+        let number = self.begun;
+        self.begun += 1;
+        self.begun_ns = now_ns;
+        number
     }
 
-    /// An attempt failed after `lasted`. The pause before the next is drawn from zero to what this returns; `None`: a new
-    /// attempt is of no use.
-    pub(crate) fn failed(&mut self, error: &Error, lasted: Duration) -> Option<Duration> {
+    /// The attempt failed now. The pause before the next is to be [drawn](draw_pause) from zero to what this returns: up to
+    /// 100 ms, doubling to up to 5 s; up to 100 ms after a server that shuts down. `None`: a new attempt is of no use.
+    pub fn failed(&mut self, now_ns: u64, error: &Error) -> Option<Duration> {
         if !error.is_temporary() {
             return None;
         }
@@ -37,7 +52,7 @@ impl Backoff {
                 return Some(PAUSE_AFTER_SHUTDOWN);
             }
             // It was no part of a series of failures: it had come as far as the queue.
-            if lasted > PAUSE_MAX {
+            if Duration::from_nanos(now_ns.saturating_sub(self.begun_ns)) > PAUSE_MAX {
                 self.pause = PAUSE_MIN;
             }
         }
@@ -48,7 +63,7 @@ impl Backoff {
 }
 
 /// A moment between zero and `longest`, the same chance for each nanosecond.
-pub(crate) fn draw(longest: Duration) -> Duration {
+pub fn draw_pause(longest: Duration) -> Duration {
     let longest_ns = u64::try_from(longest.as_nanos()).expect("pauses are short");
     Duration::from_nanos(fastrand::u64(0..=longest_ns))
 }
@@ -69,9 +84,18 @@ mod tests {
         Error::Lost(Loss::Server { code, reason: String::new() })
     }
 
+    /// The longest pauses of a caller whose attempts all last so long and fail so.
     fn pauses_ms(error: &Error, lasted: Duration, count: usize) -> Vec<u128> {
-        let mut backoff = Backoff::new();
-        (0..count).map(|_| backoff.failed(error, lasted).unwrap().as_millis()).collect()
+        let lasted_ns = u64::try_from(lasted.as_nanos()).unwrap();
+        let (mut retry, mut now_ns) = (Retry::default(), 1_000_000_000_000);
+        let mut longest = |number| {
+            assert_eq!(retry.begin(now_ns), number);
+            now_ns += lasted_ns;
+            let pause = retry.failed(now_ns, error).expect("a new attempt is of use");
+            now_ns += u64::try_from(pause.as_nanos()).unwrap();
+            pause.as_millis()
+        };
+        (0..count).map(&mut longest).collect()
     }
 
     #[test]
@@ -101,7 +125,7 @@ mod tests {
     fn what_nobody_mends_is_not_tried_again() {
         let refused = server(ErrorCode::NOT_AUTHORIZED);
         for error in [refused, Error::InvalidLease, Error::InvalidName(ErrorCode::EMPTY_NAME)] {
-            assert_eq!(Backoff::new().failed(&error, Duration::ZERO), None, "{error}");
+            assert_eq!(Retry::default().failed(0, &error), None, "{error}");
         }
     }
 
@@ -110,7 +134,7 @@ mod tests {
         let longest = Duration::from_millis(100);
         let mut tenths = [0; 10];
         for _ in 0..10_000 {
-            let tenth = usize::try_from(draw(longest).as_millis() / 10).unwrap();
+            let tenth = usize::try_from(draw_pause(longest).as_millis() / 10).unwrap();
             tenths[tenth.min(9)] += 1;
         }
         // 1000 each, with a standard deviation of 30.
