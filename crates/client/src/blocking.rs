@@ -61,8 +61,6 @@ impl Driver {
         let ended = ends.clone();
         thread::Builder::new().name("monolock-client".into()).spawn(move || {
             runtime.block_on(ended.cancelled());
-            // A name look-up cannot be cancelled; nobody waits for it.
-            runtime.shutdown_background();
         })?;
         Ok(Self { handle, ends })
     }

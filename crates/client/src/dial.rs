@@ -1,10 +1,12 @@
 //! From `host:port` to a connection.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::thread;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::config::Config;
@@ -14,10 +16,25 @@ use crate::transport::Transport;
 /// Connects to the first address that takes the connection. The round begins at address number `attempt`, modulo
 /// their number: who comes back because the first one is a standby finds the next.
 pub(crate) async fn dial(config: &Config, attempt: usize) -> Result<Transport, Error> {
-    let failed = |source| Error::Dial { address: config.address.clone(), source };
-    let looked_up = within(config.dial_timeout, lookup_host(config.address.as_str())).await;
-    let addresses = in_turn(looked_up.map_err(failed)?.collect(), attempt);
-    connect(config, addresses).await.map_err(failed)
+    let failed = |source| Error::dial(&config.address, source);
+    let looked_up = within(config.dial_timeout, look_up(&config.address)).await.map_err(failed)?;
+    connect(config, in_turn(looked_up, attempt)).await.map_err(failed)
+}
+
+/// The addresses of `host:port`. A name is looked up on a thread of its own, which is left alone when nobody waits any more:
+/// the resolver gives up by itself, after half a minute with its usual settings, so few can pile up. Tokio's look-up panics where
+/// there are no more threads.
+async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
+    }
+    let (found, is_found) = oneshot::channel();
+    let address = address.to_owned();
+    thread::Builder::new().name("monolock-lookup".into()).spawn(move || {
+        // Whoever asked may have given up.
+        let _ = found.send(address.to_socket_addrs().map(Iterator::collect));
+    })?;
+    is_found.await.unwrap_or_else(|_| Err(io::Error::other("the look-up panicked")))
 }
 
 fn in_turn(mut addresses: Vec<SocketAddr>, attempt: usize) -> Vec<SocketAddr> {

@@ -49,7 +49,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Dial`].
+    /// [`Error::Dial`], [`Error::Local`].
     pub async fn open(address: &str, acquire: Acquire) -> Result<Self, Error> {
         Self::open_as(&Config::new(address), acquire).await
     }
@@ -58,7 +58,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Dial`].
+    /// [`Error::Dial`], [`Error::Local`].
     pub async fn open_as(config: &Config, acquire: Acquire) -> Result<Self, Error> {
         Self::open_with(config, acquire, 0).await
     }
@@ -68,10 +68,10 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Error::Dial`].
+    /// [`Error::Dial`], [`Error::Local`].
     pub async fn open_with(config: &Config, acquire: Acquire, attempt: usize) -> Result<Self, Error> {
         let transport = dial(config, attempt).await?;
-        let alarm = Alarm::new().map_err(|source| Error::Dial { address: config.address.clone(), source })?;
+        let alarm = Alarm::new().map_err(|source| Error::dial(&config.address, source))?;
         let standing = Arc::new(Standing::new(acquire.lease));
         let claim = Claim::new(boottime_ns(), acquire);
         Ok(Self { transport, claim, standing, alarm, outgoing: None, has_heard: false })

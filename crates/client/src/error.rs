@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use protocol::{Class, ErrorCode, Token};
+use rustix::io::Errno;
 
 /// Why there is no claim.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,16 @@ pub enum Error {
         /// The address as the caller gave it.
         address: String,
         /// What the last attempt met.
+        source: io::Error,
+    },
+    /// This machine refused a thread, a descriptor or memory. Nothing is said of the server.
+    #[error(
+        "cannot connect to {address}: this machine is at a limit of threads, open files or memory: {source}"
+    )]
+    Local {
+        /// The address as the caller gave it.
+        address: String,
+        /// What the system said.
         source: io::Error,
     },
     /// There was a connection, and the claim on it is lost.
@@ -28,10 +39,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// A dial that met this.
+    pub(crate) fn dial(address: &str, source: io::Error) -> Self {
+        let address = address.to_owned();
+        if is_local(&source) { Self::Local { address, source } } else { Self::Dial { address, source } }
+    }
+
     /// Whether a new attempt may succeed without anybody changing anything.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Dial { source, .. } => !is_wrong_for_good(source.kind()),
+            Self::Local { .. } => true,
             Self::Lost(loss) => loss.is_temporary(),
             Self::InvalidName(_) | Self::InvalidLease => false,
         }
@@ -73,6 +91,12 @@ impl Loss {
             Self::Server { code, .. } => code.class() == Class::ServerCondition,
         }
     }
+}
+
+/// What the system says when it has no thread, descriptor or memory to give: pthread_create(3), socket(2), connect(2).
+fn is_local(error: &io::Error) -> bool {
+    let limits = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    error.raw_os_error().is_some_and(|number| limits.iter().any(|limit| limit.raw_os_error() == number))
 }
 
 /// An address that is none, and certificates that one of the two sides does not accept.
@@ -202,6 +226,19 @@ mod tests {
         assert!(!broken(io::ErrorKind::InvalidData).is_temporary());
         let refused = |alert| Loss::ConnectionClosed(Closed::Refused(Alert(alert)));
         assert!(refused(80).is_temporary() && !refused(116).is_temporary());
+    }
+
+    #[test]
+    fn a_limit_of_this_machine_is_not_taken_for_a_fault_of_the_server() {
+        for limit in [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
+            let error = Error::dial("a:1", limit.into());
+            assert!(matches!(error, Error::Local { .. }) && error.is_temporary(), "{error}");
+        }
+        for fault in [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::ADDRNOTAVAIL] {
+            assert!(matches!(Error::dial("a:1", fault.into()), Error::Dial { .. }), "{fault}");
+        }
+        // That of a timer.
+        assert!(matches!(Error::dial("a:1", io::ErrorKind::TimedOut.into()), Error::Dial { .. }));
     }
 
     #[test]
