@@ -1,17 +1,21 @@
 //! `monolock run`: a command that runs for as long as a lock is held.
 //!
-//! [`watch`] decides; [`starter`], [`group`] and [`signals`] do. A second process, the [`guardian`], stops the command
+//! Until the lock is held, [`queue`] decides and [`acquire`] does. From then on [`watch`] decides; [`starter`], [`group`] and
+//! [`signals`] do. A second process, the [`guardian`], stops the command
 //! when this one does not. The connection is kept until the command's group is gone: closing
 //! it makes the server pass the lock on. Nothing here writes to standard error itself, which may block; the [`voice`]
 //! does.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod acquire;
 mod address;
 mod group;
 mod guard;
 pub(crate) mod guardian;
 mod members;
 mod order;
+mod queue;
+mod settings;
 mod signals;
 pub(crate) mod starter;
 mod status;
@@ -19,28 +23,35 @@ mod tls;
 mod vigil;
 mod voice;
 mod watch;
+mod words;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client::{Alarm, Config, Connection, Event, boottime_ns};
+use client::{Alarm, Config, Connection, Event, Loss, boottime_ns};
 use protocol::Token;
+use tokio::runtime::Runtime;
 
 use crate::duration::parse_duration;
-use crate::settings;
+use acquire::{Senses, acquire};
 use group::{Group, SignalError};
 use guard::{Ended, Guard};
 pub(crate) use guardian::GuardianArgs;
+use queue::{Patience, Queue, Talk};
+use settings::Wait;
+pub(crate) use settings::{RunSettings, SETTINGS};
 use signals::{Children, Signals};
 use starter::Begun;
 pub(crate) use starter::StarterArgs;
 use vigil::Verdict;
 use voice::Voice;
-use watch::{Patience, Step, Watch};
+use watch::{Step, Watch};
+use words::Subject;
 
 /// What is executed for the other processes: the very file that runs, also if its path has another one by now.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -52,12 +63,25 @@ const GROUP_POLL: Duration = Duration::from_millis(5);
 /// The guardian is told of new confirmations this many times a lease, which is four times as often as there is one.
 const TELL_DIVISOR: u64 = 16;
 
+/// Pairs of descriptors that a runtime takes at most: an epoll instance, its waker, and three sockets for signals.
+const RUNTIME_PAIRS: usize = 4;
+
+/// How a name is told from the command.
+const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
+       monolock run [FLAGS] -c SCRIPT [--] NAME";
+
 /// Runs a command for as long as a lock is held.
 ///
 /// Waits in the lock's queue, then runs CMD in a process group of its own, with the lock's name in MONOLOCK_LOCK and
 /// the fencing token of this grant in MONOLOCK_TOKEN. If the claim is lost, the group gets SIGTERM, and SIGKILL in
 /// time to be dead 0.9 × lease after the claim's last confirmation. What CMD leaves running in its group when it ends
 /// gets SIGTERM, and SIGKILL a second later; then the lock is released. Who leaves the group (setsid) is not stopped.
+///
+/// While it waits, it connects again when the server restarts or cannot be reached: after 0.1 s at first, 5 s at last, at the
+/// end of the queue. It goes on until --wait is over, or without it for ever; a refusal for good and a kick by an
+/// administrator end it. A lock that is held does not outlive its connection: a restart of the server stops CMD (status 74).
+///
+/// At a terminal it tells what it waits for. Elsewhere it only says what is wrong; -v says everything.
 ///
 /// A second process (`monolock run-guardian`) does the same when `monolock run` is stopped or late, and kills the
 /// group at once when `monolock run` is killed. If the guardian is killed, `monolock run` stops CMD (status 70). If
@@ -66,35 +90,49 @@ const TELL_DIVISOR: u64 = 16;
 /// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to the group; while waiting they end the wait.
 /// Ctrl-Z has no effect, since a stopped `monolock run` could not keep its claim. CMD's group is never the terminal's
 /// foreground group: a CMD that reads from the terminal is stopped by it; give it </dev/null.
-#[derive(Debug, clap::Args)]
-#[command(after_help = status::HELP)]
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = status::HELP, override_usage = USAGE)]
 pub(crate) struct RunArgs {
-    /// How long the server keeps the lock for a claim that went silent.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
-    lease: Duration,
-    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if no server answered. 0 is --try.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "try_once")]
+    /// How long the server keeps the lock for a claim that went silent [env: MONOLOCK_LEASE] [default: 10s].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    lease: Option<String>,
+    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be reached at its end.
+    /// 0 is --try.
+    #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "try_once")]
     wait: Option<Duration>,
-    /// Give up at once, with status 75, when the lock is held.
-    #[arg(long = "try")]
+    /// Give up at once, with status 75, when the lock is held; with 69 if the server cannot be reached.
+    #[arg(short = 'n', long = "try")]
     try_once: bool,
-    /// The time from SIGTERM to SIGKILL when the claim is lost [default: what the lease allows, which is the most].
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    kill_after: Option<Duration>,
+    /// The status instead of 75 when another client holds the lock, at once (--try) or still (--wait).
+    #[arg(short = 'E', long, value_name = "STATUS")]
+    conflict_exit_code: Option<u8>,
+    /// The time from SIGTERM to SIGKILL when the claim is lost [env: MONOLOCK_KILL_AFTER] [default: what the lease allows,
+    /// which is the most].
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    kill_after: Option<String>,
     /// The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070].
-    #[arg(long, value_name = "HOST:PORT", value_parser = address::parse)]
+    #[arg(long, value_name = "HOST:PORT", allow_hyphen_values = true)]
     address: Option<String>,
     #[command(flatten)]
     tls: tls::TlsArgs,
-    /// The lock.
-    name: String,
+    /// Tell of the wait, of each attempt to connect, and of the lock's token.
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Only say what is wrong, also at a terminal.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Instead of CMD: this, by the shell in $SHELL, or /bin/sh.
+    #[arg(short = 'c', long = "command", value_name = "SCRIPT", allow_hyphen_values = true)]
+    script: Option<OsString>,
+    /// The lock. A name that begins with a dash has a -- before it.
+    name: Option<String>,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 /// Runs to the end; the status is CMD's, or one of those in [`status`].
-pub(crate) fn run(args: RunArgs) -> ExitCode {
+pub(crate) fn run(settings: &RunSettings) -> ExitCode {
     let (voice, _flush) = match Voice::start() {
         Ok(started) => started,
         Err(error) => {
@@ -106,32 +144,31 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
     let last_words = voice.clone();
     // The group is killed after these: they must not block either.
     panic::set_hook(Box::new(move |panic| last_words.say(format_args!("{panic}"))));
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    for name in crate::settings::unknown_variables() {
+        voice.say(format_args!(
+            "the variable {name} is none of monolock's: mistyped? monolock run --help lists them"
+        ));
+    }
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return ExitCode::from(os_error(&voice, "starting", &error)),
     };
-    let code = runtime.block_on(run_until_done(&args, &voice));
-    // A name look-up cannot be cancelled; nobody waits for it.
-    runtime.shutdown_background();
-    ExitCode::from(code)
+    ExitCode::from(runtime.block_on(run_until_done(settings, &voice)))
 }
 
-async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
-    let patience = args.patience(boottime_ns());
-    let acquire = match client::request(&args.name, args.lease) {
-        Ok(acquire) => acquire,
-        Err(error) => return fail(voice, &error),
-    };
-    let address = match address::resolve(args.address.as_deref(), settings::environment_variable) {
-        Ok(address) => address,
-        Err(problem) => {
-            voice.say(format_args!("{problem}"));
-            return status::USAGE;
-        }
-    };
-    let config = match args.tls.read() {
-        Ok(None) => Config::new(&address),
-        Ok(Some(tls)) => Config::new(&address).with_tls(tls),
+fn runtime() -> io::Result<Runtime> {
+    // Tokio panics where it gets none for its signals.
+    let descriptors: io::Result<Vec<_>> = (0..RUNTIME_PAIRS).map(|_| UnixStream::pair()).collect();
+    drop(descriptors?);
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+async fn run_until_done(settings: &RunSettings, voice: &Voice) -> u8 {
+    let queue = settings.queue(boottime_ns());
+    let RunSettings { acquire: wanted, address, .. } = settings;
+    let config = match settings.tls.as_ref().map(tls::TlsFiles::read).transpose() {
+        Ok(None) => Config::new(address),
+        Ok(Some(tls)) => Config::new(address).with_tls(tls),
         Err(problem) => {
             voice.say(format_args!("{problem}"));
             return status::USAGE;
@@ -141,45 +178,36 @@ async fn run_until_done(args: &RunArgs, voice: &Voice) -> u8 {
         Ok(senses) => senses,
         Err(error) => return os_error(voice, "watching signals and time", &error),
     };
-    let tell_ns = acquire.lease.as_ns() / TELL_DIVISOR;
-    let watch = Watch::new(acquire.lease, patience, args.kill_after.map(duration_ns));
-    let wake_ns = watch.wake_ns();
-    let connection = tokio::select! {
-        opened = Connection::open_as(&config, acquire) => match opened {
-            Ok(connection) => connection,
-            Err(error) => return fail(voice, &error),
-        },
-        signal = signals.next() => return status::of_signal(signal),
-        () = alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
-            voice.say(format_args!("no answer from {address} in time"));
-            return status::UNREACHABLE;
-        }
+    let subject = Subject { name: wanted.name.as_str(), address, patience: queue.patience() };
+    let senses = Senses { signals: &mut signals, alarm: &mut alarm };
+    let (connection, token) = match acquire(&config, wanted, queue, senses, (voice, &subject)).await {
+        Ok(acquired) => acquired,
+        Err(code) => return code,
     };
-    let guarded = None;
     let runner = Runner {
-        guarded,
-        args,
+        guarded: None,
+        settings,
         voice,
-        address,
-        watch,
+        watch: Watch::new(wanted.lease, settings.kill_after.map(duration_ns)),
         connection,
         signals,
         children,
         alarm,
-        tell_ns,
+        tell_ns: wanted.lease.as_ns() / TELL_DIVISOR,
         children_changed: false,
     };
-    runner.drive().await
+    runner.drive(token).await
 }
 
-impl RunArgs {
-    fn patience(&self, now_ns: u64) -> Patience {
-        match self.wait {
-            None if !self.try_once => Patience::Endless,
-            // As flock(1) has it.
-            None | Some(Duration::ZERO) => Patience::None,
-            Some(wait) => Patience::Until(now_ns + duration_ns(wait)),
-        }
+impl RunSettings {
+    fn queue(&self, now_ns: u64) -> Queue {
+        let patience = match self.wait {
+            Wait::Endless => Patience::Endless,
+            Wait::OneAnswer => Patience::OneAnswer,
+            Wait::For(wait) => Patience::Until(now_ns + duration_ns(wait)),
+        };
+        let by_itself = if io::stderr().is_terminal() { Talk::Waits } else { Talk::Faults };
+        Queue::new(now_ns, patience, self.taken, self.talk.unwrap_or(by_itself))
     }
 }
 
@@ -192,9 +220,8 @@ fn senses() -> io::Result<(Signals, Children, Alarm)> {
 struct Runner<'a> {
     /// Before the connection, so that it also ends first when this is dropped by a panic.
     guarded: Option<Guarded>,
-    args: &'a RunArgs,
+    settings: &'a RunSettings,
     voice: &'a Voice,
-    address: String,
     watch: Watch,
     connection: Connection,
     signals: Signals,
@@ -213,14 +240,14 @@ struct Guarded {
 }
 
 impl Runner<'_> {
-    async fn drive(mut self) -> u8 {
+    async fn drive(mut self, token: Token) -> u8 {
+        match self.start(token) {
+            Ok(guarded) => self.guarded = Some(guarded),
+            Err(error) => return os_error(self.voice, "starting the command", &error),
+        }
         loop {
             match self.next_step().await {
                 Step::Wait => {}
-                Step::Start(token) => match self.start(token) {
-                    Ok(guarded) => self.guarded = Some(guarded),
-                    Err(error) => return os_error(self.voice, "starting the command", &error),
-                },
                 Step::Forward(signal) => self.act(|group| group.forward(signal)),
                 Step::Terminate => self.act(Group::terminate),
                 Step::Kill => self.act(Group::kill),
@@ -234,28 +261,23 @@ impl Runner<'_> {
 
     /// The claim comes first: what happened together with its loss happened too late.
     async fn next_step(&mut self) -> Step {
-        let runs = self.guarded.is_some();
         let left_over = self.guarded.as_ref().is_some_and(|guarded| guarded.group.leader_ended());
         let (watch, voice) = (&mut self.watch, self.voice);
-        let tell_ns = runs.then(|| boottime_ns() + self.tell_ns);
-        let wake_ns = watch.wake_ns().into_iter().chain(tell_ns).min();
+        let tell_ns = boottime_ns() + self.tell_ns;
+        let wake_ns = watch.wake_ns().map_or(tell_ns, |wake_ns| wake_ns.min(tell_ns));
         tokio::select! {
             biased;
-            event = self.connection.next_event() => {
-                tell(voice, &event, &self.args.name, runs);
-                let is_held = self.connection.is_held();
-                watch.event(boottime_ns(), event, is_held, self.connection.confirmed_ns())
-            }
-            () = self.alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
-                let step = watch.alarm(boottime_ns());
-                if step == Step::Finish(status::UNREACHABLE) && !runs {
-                    voice.say(format_args!("no answer from {} in time", self.address));
+            event = self.connection.next_event() => match event {
+                Event::Lost(loss) => {
+                    say_lost(voice, self.settings, &loss);
+                    watch.lost(boottime_ns(), &loss, self.connection.confirmed_ns())
                 }
-                step
-            }
+                Event::Waiting | Event::Acquired(_) => unreachable!("the lock was acquired already"),
+            },
+            () = self.alarm.wait_until(wake_ns) => watch.alarm(boottime_ns()),
             signal = self.signals.next() => watch.signal(signal),
             () = std::future::ready(()), if self.children_changed => self.look_at_children(),
-            () = self.children.changed(), if runs => {
+            () = self.children.changed() => {
                 self.children_changed = true;
                 Step::Wait
             }
@@ -268,7 +290,7 @@ impl Runner<'_> {
         let Guarded { group, guard } = self.guarded.as_mut().expect("there are children");
         if let Some(mut code) = group.try_end() {
             if let Begun::Failed(error) = group.begun() {
-                self.voice.say(format_args!("cannot run {}: {error}", self.args.command[0].display()));
+                self.voice.say(format_args!("cannot run {}: {error}", self.settings.command[0].display()));
                 code = status::of_spawn_error(&error);
             }
             let is_held = self.connection.is_held();
@@ -301,7 +323,8 @@ impl Runner<'_> {
 
     /// The order makes it safe: the group exists but does nothing, the guardian knows it, the guardian lets it go.
     fn start(&self, token: Token) -> io::Result<Guarded> {
-        let (leader, line) = starter::spawn(&self.args.command, &self.args.name, token)?;
+        let (leader, line) =
+            starter::spawn(&self.settings.command, self.settings.acquire.name.as_str(), token)?;
         let group = Group::led_by(leader, line);
         let deadlines = self.watch.deadlines(self.connection.confirmed_ns());
         let connection = self.connection.as_fd().try_clone_to_owned()?;
@@ -341,23 +364,13 @@ fn say_overruled(voice: &Voice, watch: &Watch) {
     }
 }
 
-fn tell(voice: &Voice, event: &Event, name: &str, running: bool) {
-    if let Event::Lost(loss) = event {
-        if running {
-            voice.say(format_args!("lost the claim on {name:?}: {loss}; stopping the command"));
-        } else {
-            voice.say(format_args!("did not get {name:?}: {loss}"));
-        }
-    }
+fn say_lost(voice: &Voice, settings: &RunSettings, loss: &Loss) {
+    let (name, address) = (settings.acquire.name.as_str(), &settings.address);
+    voice.say(format_args!("lost the claim on {name:?} at {address}: {loss}; stopping the command"));
 }
 
 fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("parsed to fit in 63 bits")
-}
-
-fn fail(voice: &Voice, error: &client::Error) -> u8 {
-    voice.say(format_args!("{error}"));
-    status::of_error(error)
 }
 
 fn os_error(voice: &Voice, what: &str, error: &io::Error) -> u8 {

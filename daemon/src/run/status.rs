@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::exit::UNAVAILABLE;
 pub(crate) use crate::exit::{OS_ERROR, PROTOCOL, USAGE};
 
-/// No connection to the server, or it was lost while waiting: EX_UNAVAILABLE.
+/// No connection to the server, with no time or no wish for another attempt: EX_UNAVAILABLE.
 pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
 
 /// The guardian ended before its work was done: EX_SOFTWARE.
@@ -20,8 +20,8 @@ pub(crate) const UNGUARDED: u8 = 70;
 /// The claim was lost while the command ran; the command was stopped: EX_IOERR.
 pub(crate) const LOST: u8 = 74;
 
-/// The lock was not free in time, or the server ended the wait by a server condition; a new attempt may succeed:
-/// EX_TEMPFAIL, as lockf(1) has it.
+/// The lock was not free in time, an administrator ended the wait, or the server would not serve and there was no time or
+/// wish for another attempt. One may succeed: EX_TEMPFAIL, as lockf(1) has it.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 
 /// The server refused the claim by a client error, such as a missing authorization, or TLS the other side: EX_NOPERM.
@@ -40,12 +40,14 @@ const SIGNAL_BASE: u8 = 128;
 pub(crate) const HELP: &str = "\
 Exit status: that of CMD (128 + n if signal n ended it), or
    64  an argument or a variable is invalid
-   69  the server cannot be reached, or the connection was lost while waiting
+   69  the server cannot be reached: once (--try), or at the end of --wait
    70  the guardian process was killed; CMD was stopped
-   71  the operating system refused something
-   74  the claim was lost while CMD ran; CMD was stopped
-   75  not acquired: not free (--try) or not in time (--wait), told by the status
-       alone; or the server ended the wait (shutting down, standby, kicked)
+   71  the operating system refused something, a process or a thread for one
+   74  the claim was lost while CMD ran, by a restart of the server for one;
+       CMD was stopped
+   75  not acquired: another client holds the lock (--try) or held it until the
+       end of --wait: -E changes this status; or an administrator ended the
+       wait; or the server does not serve (shutting down, standby)
    76  the server broke the protocol
    77  the server refused the claim (not authorized, for one), or one side does
        not accept the other's certificate, or only one side speaks TLS
@@ -59,6 +61,7 @@ pub(crate) fn of_error(error: &Error) -> u8 {
         // One side's certificates are not what the other side accepts.
         Error::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => REFUSED,
         Error::Dial { .. } => UNREACHABLE,
+        Error::Local { .. } => OS_ERROR,
         Error::Lost(loss) => of_loss_while_waiting(loss),
         Error::InvalidName(_) | Error::InvalidLease => USAGE,
     }
@@ -136,6 +139,8 @@ mod tests {
         assert_eq!(of_error(&Error::Dial { address: String::new(), source }), 69);
         let source = io::ErrorKind::InvalidData.into();
         assert_eq!(of_error(&Error::Dial { address: String::new(), source }), 77);
+        let source = io::ErrorKind::WouldBlock.into();
+        assert_eq!(of_error(&Error::Local { address: String::new(), source }), 71);
     }
 
     #[test]

@@ -1,68 +1,127 @@
-//! TLS to the server, as the flags ask for it.
+//! TLS to the server, as flags and variables ask for it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use client::{Identity, Tls, TlsError};
 
-/// TLS flags. Without `--tls-ca` the connection is plain.
-#[derive(Debug, clap::Args)]
-pub(super) struct TlsArgs {
-    /// Speak TLS, to a server that one of the authorities in this PEM file vouches for.
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// Our certificate, for a server that asks for one: PEM, intermediate certificates behind it.
-    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The private key of --tls-cert: PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// The name in the server's certificate, where it is not the host of the address.
-    #[arg(long, value_name = "NAME", requires = "tls_ca")]
-    tls_server_name: Option<String>,
+use super::settings::{TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME, named};
+use crate::settings::{Origin, Setting};
+
+/// TLS flags. Without a CA the connection is plain.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct TlsArgs {
+    /// Speak TLS, to a server that one of the authorities in this PEM file vouches for [env: MONOLOCK_TLS_CA].
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub(super) tls_ca: Option<String>,
+    /// Our certificate, for a server that asks for one: PEM, intermediate certificates behind it [env: MONOLOCK_TLS_CERT].
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub(super) tls_cert: Option<String>,
+    /// The private key of --tls-cert: PEM [env: MONOLOCK_TLS_KEY].
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub(super) tls_key: Option<String>,
+    /// The name in the server's certificate, where it is not the host of the address [env: MONOLOCK_TLS_SERVER_NAME].
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(super) tls_server_name: Option<String>,
+}
+
+/// A value, and the flag or variable that it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(super) name: String,
+    pub(super) value: String,
+}
+
+/// The files of TLS, all of them PEM.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    ca: Named,
+    /// Certificate and key.
+    identity: Option<(Named, Named)>,
+    server_name: Option<Named>,
 }
 
 impl TlsArgs {
-    /// Reads what the flags name; `None` without flags. The problem names the flag.
-    pub(super) fn read(&self) -> Result<Option<Tls>, String> {
-        let Some(ca) = &self.tls_ca else { return Ok(None) };
-        let roots = read("--tls-ca", ca)?;
-        let tls = match (&self.tls_cert, &self.tls_key) {
-            (Some(cert), Some(key)) => {
-                let (certificates_pem, key_pem) = (read("--tls-cert", cert)?, read("--tls-key", key)?);
+    /// What flags and variables name; `None` for a plain connection.
+    ///
+    /// The variables of certificate and key are the server's too. They mean ours only beside a CA, which is no setting of
+    /// the server's.
+    ///
+    /// # Errors
+    ///
+    /// A setting without what it needs, in one line that names both.
+    pub(super) fn files(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<TlsFiles>, String> {
+        let ca = named(&TLS_CA, self.tls_ca.as_ref(), &variable);
+        let cert = named(&TLS_CERT, self.tls_cert.as_ref(), &variable);
+        let key = named(&TLS_KEY, self.tls_key.as_ref(), &variable);
+        let server_name = named(&TLS_SERVER_NAME, self.tls_server_name.as_ref(), &variable);
+        let Some((ca, _)) = ca else {
+            let ours = |given: Option<(Named, Origin)>| given.filter(|(_, origin)| *origin == Origin::Flag);
+            return match ours(cert).or(ours(key)).or(server_name) {
+                Some((alone, _)) => Err(needs(&alone, &TLS_CA)),
+                None => Ok(None),
+            };
+        };
+        let identity = match (cert, key) {
+            (Some((cert, _)), Some((key, _))) => Some((cert, key)),
+            (Some((cert, _)), None) => return Err(needs(&cert, &TLS_KEY)),
+            (None, Some((key, _))) => return Err(needs(&key, &TLS_CERT)),
+            (None, None) => None,
+        };
+        Ok(Some(TlsFiles { ca, identity, server_name: server_name.map(|(name, _)| name) }))
+    }
+}
+
+impl TlsFiles {
+    /// Reads the files. The problem names the flag or the variable.
+    pub(super) fn read(&self) -> Result<Tls, String> {
+        let roots = read(&self.ca)?;
+        let tls = match &self.identity {
+            Some((cert, key)) => {
+                let (certificates_pem, key_pem) = (read(cert)?, read(key)?);
                 Tls::new(&roots, Some(Identity { certificates_pem: &certificates_pem, key_pem: &key_pem }))
             }
-            _ => Tls::new(&roots, None),
+            None => Tls::new(&roots, None),
         };
-        let tls = tls.map_err(|error| self.problem(ca, &error))?;
-        match &self.tls_server_name {
-            None => Ok(Some(tls)),
-            Some(name) => match tls.with_server_name(name) {
-                Ok(tls) => Ok(Some(tls)),
-                Err(error) => Err(format!("--tls-server-name: {error}")),
-            },
+        let tls = tls.map_err(|error| self.problem(&error))?;
+        match &self.server_name {
+            None => Ok(tls),
+            Some(name) => tls.with_server_name(&name.value).map_err(|error| self.problem(&error)),
         }
     }
 
-    /// What is wrong, behind the flag and the file that it is about.
-    fn problem(&self, ca: &Path, error: &TlsError) -> String {
-        let (flag, file) = match error {
-            TlsError::Authorities(_) => ("--tls-ca", Some(ca)),
-            TlsError::Certificates(_) | TlsError::Order(_) => ("--tls-cert", self.tls_cert.as_deref()),
-            TlsError::Key(_) | TlsError::Mismatch => ("--tls-key", self.tls_key.as_deref()),
-            TlsError::ServerName(_) => ("--tls-server-name", None),
+    #[cfg(test)]
+    pub(super) fn has_identity(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// What is wrong, behind the flag or variable and the file that it is about.
+    fn problem(&self, error: &TlsError) -> String {
+        let identity = self.identity.as_ref();
+        let given = match error {
+            TlsError::Authorities(_) => Some(&self.ca),
+            TlsError::Certificates(_) | TlsError::Order(_) => identity.map(|(cert, _)| cert),
+            TlsError::Key(_) | TlsError::Mismatch => identity.map(|(_, key)| key),
+            TlsError::ServerName(_) => self.server_name.as_ref(),
         };
-        match (error, file) {
-            (
-                TlsError::Authorities(problem) | TlsError::Certificates(problem) | TlsError::Key(problem),
-                Some(file),
-            ) => format!("{flag} {}: {problem}", file.display()),
-            (error, Some(file)) => format!("{flag} {}: {error}", file.display()),
-            (error, None) => format!("{flag}: {error}"),
+        let Named { name, value } = given.expect("no error is about what was not given");
+        match error {
+            TlsError::Authorities(problem) | TlsError::Certificates(problem) | TlsError::Key(problem) => {
+                format!("{name} {value}: {problem}")
+            }
+            TlsError::Mismatch | TlsError::Order(_) => format!("{name} {value}: {error}"),
+            TlsError::ServerName(_) => format!("{name}: {error}"),
         }
     }
 }
 
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("{flag}: cannot read {}: {error}", path.display()))
+fn needs(alone: &Named, missing: &Setting) -> String {
+    format!("{} needs {} ({}) as well", alone.name, missing.flag, missing.variable)
+}
+
+fn read(file: &Named) -> Result<Vec<u8>, String> {
+    let Named { name, value } = file;
+    fs::read(value).map_err(|error| format!("{name}: cannot read {value}: {error}"))
 }

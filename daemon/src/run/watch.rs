@@ -2,8 +2,8 @@
 //!
 //! Times are nanoseconds of CLOCK_BOOTTIME.
 
-use client::{Event, Loss};
-use protocol::{Lease, Token};
+use client::Loss;
+use protocol::Lease;
 use rustix::process::Signal;
 
 use super::order::Deadlines;
@@ -34,8 +34,6 @@ const KILLED_NS_MAX: u64 = 1_000_000_000;
 pub(crate) enum Step {
     /// Nothing.
     Wait,
-    /// Start the command.
-    Start(Token),
     /// Send this to the group.
     Forward(Signal),
     /// Ask the group to end.
@@ -46,22 +44,10 @@ pub(crate) enum Step {
     Finish(u8),
 }
 
-/// How long the lock is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// For as long as it takes.
-    Endless,
-    /// Until this time.
-    Until(u64),
-    /// Not at all: the server's first answer counts.
-    None,
-}
-
 /// The course of one command under one claim.
 #[derive(Debug)]
 pub(crate) struct Watch {
     lease: Lease,
-    patience: Patience,
     /// The time between SIGTERM and SIGKILL after a loss, where the lease allows it.
     kill_after_ns: u64,
     /// The claim is lost.
@@ -71,10 +57,6 @@ pub(crate) struct Watch {
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// The server has not answered.
-    Asking,
-    /// The lock is not held yet.
-    Queued,
     /// The command runs, or is about to.
     Running,
     /// The group was asked to end.
@@ -94,10 +76,10 @@ enum Outcome {
 }
 
 impl Watch {
-    /// Begins with a claim being asked for.
-    pub(crate) fn new(lease: Lease, patience: Patience, kill_after_ns: Option<u64>) -> Self {
+    /// Begins with a lock that is held, and a command that is about to run.
+    pub(crate) fn new(lease: Lease, kill_after_ns: Option<u64>) -> Self {
         let kill_after_ns = kill_after_ns.unwrap_or(u64::MAX);
-        Self { lease, patience, kill_after_ns, is_lost: false, phase: Phase::Asking }
+        Self { lease, kill_after_ns, is_lost: false, phase: Phase::Running }
     }
 
     /// Whether the loss of the claim has been told.
@@ -107,11 +89,10 @@ impl Watch {
 
     /// When to call [`Watch::alarm`].
     pub(crate) fn wake_ns(&self) -> Option<u64> {
-        match (self.phase, self.patience) {
-            (Phase::Asking | Phase::Queued, Patience::Until(end_ns)) => Some(end_ns),
-            (Phase::Asking | Phase::Queued | Phase::Running, _) => None,
-            (Phase::Stopping { kill_ns, .. }, _) => Some(kill_ns),
-            (Phase::Killed { leave_ns, .. }, _) => Some(leave_ns),
+        match self.phase {
+            Phase::Running => None,
+            Phase::Stopping { kill_ns, .. } => Some(kill_ns),
+            Phase::Killed { leave_ns, .. } => Some(leave_ns),
         }
     }
 
@@ -129,28 +110,9 @@ impl Watch {
         Deadlines { ask_ns: u64::MAX, kill_ns }
     }
 
-    /// Something happened to the claim, which was last confirmed as of `confirmed_ns`.
-    pub(crate) fn event(&mut self, now_ns: u64, event: Event, is_held: bool, confirmed_ns: u64) -> Step {
-        match event {
-            Event::Waiting if self.patience == Patience::None => Step::Finish(status::NOT_ACQUIRED),
-            Event::Waiting => {
-                self.phase = Phase::Queued;
-                Step::Wait
-            }
-            // Granted, and lost already: that is the next event.
-            Event::Acquired(_) if !is_held => Step::Wait,
-            Event::Acquired(token) => {
-                self.phase = Phase::Running;
-                Step::Start(token)
-            }
-            Event::Lost(loss) => self.lost(now_ns, &loss, confirmed_ns),
-        }
-    }
-
     /// A signal came for `monolock run`.
     pub(crate) fn signal(&mut self, signal: Signal) -> Step {
         match self.phase {
-            Phase::Asking | Phase::Queued => Step::Finish(status::of_signal(signal)),
             Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
             Phase::Killed { .. } => Step::Wait,
         }
@@ -159,7 +121,6 @@ impl Watch {
     /// The command ended, with this status; others of its group may be left.
     pub(crate) fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
         match self.phase {
-            Phase::Asking | Phase::Queued => unreachable!("nothing ends before it has started"),
             Phase::Running if is_held => {
                 let kill_ns = now_ns + LEFT_OVER_NS_MAX;
                 self.phase = Phase::Stopping { kill_ns, outcome: Outcome::Status(code) };
@@ -174,7 +135,6 @@ impl Watch {
     /// The guardian is gone: the command does not run without it.
     pub(crate) fn unguarded(&mut self, now_ns: u64) -> Step {
         match self.phase {
-            Phase::Asking | Phase::Queued => unreachable!("there is no guardian without a command"),
             Phase::Running => {
                 let kill_ns = now_ns + LEFT_OVER_NS_MAX.min(self.kill_after_ns);
                 self.phase = Phase::Stopping { kill_ns, outcome: Outcome::Status(status::UNGUARDED) };
@@ -188,7 +148,6 @@ impl Watch {
     /// before that, nobody knows.
     pub(crate) fn overruled(&mut self, now_ns: u64) -> Step {
         match self.phase {
-            Phase::Asking | Phase::Queued => unreachable!("there is no guardian without a command"),
             Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => {
                 self.kill(now_ns, Outcome::Lost { before_begun: status::UNREACHABLE })
             }
@@ -198,9 +157,7 @@ impl Watch {
     /// Nobody is left in the group, and the command had begun or not.
     pub(crate) fn gone(&mut self, has_begun: bool) -> Step {
         match self.phase {
-            Phase::Asking | Phase::Queued | Phase::Running => {
-                unreachable!("a group is gone after its leader ended")
-            }
+            Phase::Running => unreachable!("a group is gone after its leader ended"),
             Phase::Stopping { outcome, .. } | Phase::Killed { outcome, .. } => {
                 Step::Finish(outcome.status(has_begun))
             }
@@ -209,24 +166,18 @@ impl Watch {
 
     /// Looks at the time. Harmless when early.
     pub(crate) fn alarm(&mut self, now_ns: u64) -> Step {
-        match (self.phase, self.patience) {
-            (Phase::Asking, Patience::Until(end_ns)) if now_ns >= end_ns => Step::Finish(status::UNREACHABLE),
-            (Phase::Queued, Patience::Until(end_ns)) if now_ns >= end_ns => {
-                Step::Finish(status::NOT_ACQUIRED)
-            }
-            (Phase::Stopping { kill_ns, outcome }, _) if now_ns >= kill_ns => self.kill(now_ns, outcome),
-            (Phase::Killed { leave_ns, outcome }, _) if now_ns >= leave_ns => {
-                Step::Finish(outcome.status(true))
-            }
+        match self.phase {
+            Phase::Stopping { kill_ns, outcome } if now_ns >= kill_ns => self.kill(now_ns, outcome),
+            Phase::Killed { leave_ns, outcome } if now_ns >= leave_ns => Step::Finish(outcome.status(true)),
             _ => Step::Wait,
         }
     }
 
-    fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
+    /// The claim is lost, which was last confirmed as of `confirmed_ns`.
+    pub(crate) fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
         let before_begun = status::of_loss_while_waiting(loss);
         self.is_lost = true;
         match self.phase {
-            Phase::Asking | Phase::Queued => Step::Finish(before_begun),
             Phase::Running => self.lose(now_ns, confirmed_ns, before_begun),
             // The command itself ended under the lock; only what it left behind has less time now.
             Phase::Stopping { kill_ns, outcome } => {
@@ -279,55 +230,22 @@ mod tests {
     use protocol::ErrorCode;
 
     const MS: u64 = 1_000_000;
-    const TOKEN: Token = Token(5);
-
-    fn queued(lease_ms: u32) -> Watch {
-        Watch::new(Lease::from_ms(lease_ms).unwrap(), Patience::Endless, None)
-    }
+    const TIMEOUT: Loss = Loss::HeartbeatTimeout;
 
     fn running(lease_ms: u32) -> Watch {
-        let mut watch = queued(lease_ms);
-        assert_eq!(watch.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
-        watch
-    }
-
-    fn timeout() -> Event {
-        Event::Lost(Loss::HeartbeatTimeout)
+        Watch::new(Lease::from_ms(lease_ms).unwrap(), None)
     }
 
     #[test]
-    fn the_command_starts_when_the_lock_is_held_and_not_before() {
-        let mut watch = queued(10_000);
-        assert_eq!(watch.event(0, Event::Waiting, false, 0), Step::Wait);
-        assert_eq!(watch.event(1, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
-        assert_eq!(watch.wake_ns(), None);
-    }
-
-    #[test]
-    fn a_grant_that_is_over_before_anybody_acts_on_it_starts_nothing() {
-        let mut watch = queued(10_000);
-        assert_eq!(watch.event(8000 * MS, Event::Acquired(TOKEN), false, 0), Step::Wait);
-        assert_eq!(watch.event(8000 * MS, timeout(), false, 0), Step::Finish(status::UNREACHABLE));
-    }
-
-    #[test]
-    fn a_signal_ends_the_wait_and_is_forwarded_to_a_running_command() {
-        assert_eq!(queued(10_000).signal(Signal::TERM), Step::Finish(143));
+    fn a_signal_is_forwarded_to_a_running_command() {
         assert_eq!(running(10_000).signal(Signal::TERM), Step::Forward(Signal::TERM));
-    }
-
-    #[test]
-    fn a_claim_lost_while_waiting_ends_the_wait_by_its_cause() {
-        let loss = Loss::Server { code: ErrorCode::NOT_AUTHORIZED, reason: String::new() };
-        assert_eq!(queued(10_000).event(0, Event::Lost(loss), false, 0), Step::Finish(status::REFUSED));
-        assert_eq!(queued(10_000).event(0, timeout(), false, 0), Step::Finish(status::UNREACHABLE));
     }
 
     #[test]
     fn a_lost_claim_asks_the_group_to_end_and_kills_it_in_time_to_be_dead_at_nine_tenths() {
         let mut watch = running(10_000);
         let confirmed_ns = 3000 * MS;
-        assert_eq!(watch.event(11_000 * MS, timeout(), false, confirmed_ns), Step::Terminate);
+        assert_eq!(watch.lost(11_000 * MS, &TIMEOUT, confirmed_ns), Step::Terminate);
         let kill_ns = 3000 * MS + 8950 * MS;
         assert_eq!(watch.wake_ns(), Some(kill_ns));
         assert_eq!(watch.alarm(kill_ns - 1), Step::Wait);
@@ -339,31 +257,27 @@ mod tests {
     fn a_command_that_never_began_leaves_the_status_of_a_claim_lost_while_waiting() {
         let standby = Loss::Server { code: ErrorCode::STANDBY, reason: String::new() };
         let mut watch = running(10_000);
-        assert_eq!(watch.event(8000 * MS, Event::Lost(standby), false, 0), Step::Terminate);
+        assert_eq!(watch.lost(8000 * MS, &standby, 0), Step::Terminate);
         assert_eq!(watch.gone(false), Step::Finish(status::NOT_ACQUIRED));
 
         // The loss is not told yet.
         let mut watch = running(10_000);
         assert_eq!(watch.ended(8950 * MS, 143, false, 0), Step::Kill);
-        assert_eq!(watch.event(8950 * MS, timeout(), false, 0), Step::Wait);
+        assert_eq!(watch.lost(8950 * MS, &TIMEOUT, 0), Step::Wait);
         assert_eq!(watch.gone(false), Step::Finish(status::UNREACHABLE));
     }
 
     #[test]
     fn the_time_after_sigterm_is_the_callers_where_the_lease_allows_it() {
-        let watch = |kill_after_ms| {
-            let lease = Lease::from_ms(10_000).unwrap();
-            let mut watch = Watch::new(lease, Patience::Endless, Some(kill_after_ms * MS));
-            assert_eq!(watch.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
-            watch
-        };
+        let lease = Lease::from_ms(10_000).unwrap();
+        let watch = |kill_after_ms| Watch::new(lease, Some(kill_after_ms * MS));
         for (kill_after_ms, kill_ms) in [(100, 1100), (7950, 8950), (7951, 8950), (u64::MAX / MS, 8950)] {
             let mut watch = watch(kill_after_ms);
-            assert_eq!(watch.event(1000 * MS, timeout(), false, 0), Step::Terminate);
+            assert_eq!(watch.lost(1000 * MS, &TIMEOUT, 0), Step::Terminate);
             assert_eq!(watch.wake_ns(), Some(kill_ms * MS), "{kill_after_ms}");
             assert_eq!(watch.deadlines(0), Deadlines { ask_ns: u64::MAX, kill_ns: kill_ms * MS });
         }
-        assert_eq!(watch(0).event(1000 * MS, timeout(), false, 0), Step::Kill);
+        assert_eq!(watch(0).lost(1000 * MS, &TIMEOUT, 0), Step::Kill);
         assert_eq!(watch(100).deadlines(5), Deadlines { ask_ns: 8000 * MS + 5, kill_ns: 8100 * MS + 5 });
     }
 
@@ -375,7 +289,7 @@ mod tests {
         // What is left over has its second, and the claim has to be confirmed all the same.
         assert_eq!(watch.ended(2 * MS, 0, true, MS), Step::Terminate);
         assert_eq!(watch.deadlines(MS), held);
-        assert_eq!(watch.event(3 * MS, timeout(), false, MS), Step::Wait);
+        assert_eq!(watch.lost(3 * MS, &TIMEOUT, MS), Step::Wait);
         assert_eq!(watch.deadlines(MS), Deadlines { ask_ns: u64::MAX, kill_ns: 1002 * MS });
     }
 
@@ -402,34 +316,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_patience_leaves_at_the_first_answer_and_runs_if_the_lock_was_free() {
-        let watch = || Watch::new(Lease::from_ms(10_000).unwrap(), Patience::None, None);
-        assert_eq!(watch().event(0, Event::Waiting, false, 0), Step::Finish(status::NOT_ACQUIRED));
-        assert_eq!(watch().event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
-        assert_eq!(watch().wake_ns(), None);
-    }
-
-    #[test]
-    fn a_wait_ends_in_its_time_by_what_was_waited_for_and_a_command_is_not_bound_by_it() {
-        let watch = || Watch::new(Lease::from_ms(10_000).unwrap(), Patience::Until(5), None);
-        let mut unanswered = watch();
-        assert_eq!((unanswered.wake_ns(), unanswered.alarm(4)), (Some(5), Step::Wait));
-        assert_eq!(unanswered.alarm(5), Step::Finish(status::UNREACHABLE));
-
-        let mut queued = watch();
-        assert_eq!(queued.event(0, Event::Waiting, false, 0), Step::Wait);
-        assert_eq!((queued.wake_ns(), queued.alarm(4)), (Some(5), Step::Wait));
-        assert_eq!(queued.alarm(5), Step::Finish(status::NOT_ACQUIRED));
-
-        let mut running = watch();
-        assert_eq!(running.event(0, Event::Acquired(TOKEN), true, 0), Step::Start(TOKEN));
-        assert_eq!((running.wake_ns(), running.alarm(5)), (None, Step::Wait));
-    }
-
-    #[test]
     fn sigkill_comes_after_sigterm_and_before_nine_tenths_whatever_the_lease() {
         for lease_ms in [1, 7, 100, 1000, 10_000, u32::MAX] {
-            let watch = queued(lease_ms);
+            let watch = running(lease_ms);
             let lease_ns = u64::from(lease_ms) * MS;
             let kill_ns = watch.kill_limit_ns(100);
             assert!(kill_ns > 100 + lease_ns * client::GIVE_UP_TENTHS / 10, "{lease_ms}");
@@ -440,14 +329,14 @@ mod tests {
     #[test]
     fn a_loss_found_too_late_for_sigterm_kills_at_once() {
         let mut watch = running(10_000);
-        assert_eq!(watch.event(60_000 * MS, timeout(), false, 0), Step::Kill);
+        assert_eq!(watch.lost(60_000 * MS, &TIMEOUT, 0), Step::Kill);
         assert_eq!(watch.gone(true), Step::Finish(status::LOST));
     }
 
     #[test]
     fn a_group_that_outlives_its_sigkill_is_not_waited_for_without_end() {
         let mut watch = running(10_000);
-        assert_eq!(watch.event(8950 * MS, timeout(), false, 0), Step::Kill);
+        assert_eq!(watch.lost(8950 * MS, &TIMEOUT, 0), Step::Kill);
         assert_eq!(watch.signal(Signal::TERM), Step::Wait);
         assert_eq!(watch.ended(9000 * MS, 137, false, 0), Step::Wait);
         assert_eq!(watch.alarm(9950 * MS - 1), Step::Wait);
@@ -474,8 +363,8 @@ mod tests {
     fn a_claim_lost_with_only_left_overs_running_shortens_their_time_and_keeps_the_status() {
         let mut watch = running(1000);
         assert_eq!(watch.ended(700 * MS, 3, true, 0), Step::Terminate);
-        let closed = Event::Lost(Loss::ConnectionClosed(Closed::ByServer));
-        assert_eq!(watch.event(800 * MS, closed, false, 0), Step::Wait);
+        let closed = Loss::ConnectionClosed(Closed::ByServer);
+        assert_eq!(watch.lost(800 * MS, &closed, 0), Step::Wait);
         assert_eq!(watch.wake_ns(), Some(890 * MS));
         assert_eq!(watch.alarm(890 * MS), Step::Kill);
         assert_eq!(watch.gone(true), Step::Finish(3));
@@ -488,7 +377,7 @@ mod tests {
         assert_eq!(watch.gone(true), Step::Finish(status::LOST));
 
         let mut watch = running(1000);
-        assert_eq!(watch.event(800 * MS, timeout(), false, 0), Step::Terminate);
+        assert_eq!(watch.lost(800 * MS, &TIMEOUT, 0), Step::Terminate);
         assert_eq!(watch.ended(810 * MS, 0, false, 0), Step::Wait);
         assert_eq!(watch.gone(true), Step::Finish(status::LOST));
     }

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use super::table::Table;
 use super::{Reading, ServeArgs, ServeSettings};
 use crate::cli;
-use crate::run::{GuardianArgs, RunArgs, StarterArgs};
+use crate::run::{GuardianArgs, RunArgs, RunSettings, StarterArgs};
 
 const HELP: &str = "\
 {about}
@@ -81,7 +81,7 @@ enum Command {
 pub(crate) enum Invocation {
     Serve(ServeSettings),
     CheckConfig(Reading),
-    Run(RunArgs),
+    Run(Box<RunSettings>),
     Operator(cli::Command),
     /// A helper of `monolock run`.
     RunStarter(StarterArgs),
@@ -106,7 +106,10 @@ pub(crate) fn parse(
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = Cli::try_parse_from(normalised(&arguments)).map_err(|error| ending(&error, &arguments))?;
     let serve = match cli.command {
-        Some(Command::Run(args)) => return Ok(Invocation::Run(args)),
+        Some(Command::Run(args)) => {
+            let settings = RunSettings::read(args, variable).map_err(Ending::Usage)?;
+            return Ok(Invocation::Run(Box::new(settings)));
+        }
         Some(Command::Operator(command)) => return Ok(Invocation::Operator(command)),
         Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),
         Some(Command::RunGuardian(args)) => return Ok(Invocation::RunGuardian(args)),
@@ -259,7 +262,7 @@ mod tests {
             (&["-listen", ":1", "serve"], "serve"),
             (&["-io-timeout", "5x"], "-io-timeout: invalid value \"5x\""),
             (&["-e\nvil"], "\"-e\\nvil\""),
-            (&["run"], "required"),
+            (&["run"], "NAME is missing"),
         ] {
             let line = usage(words);
             assert!(line.contains(name), "{words:?}: {line}");

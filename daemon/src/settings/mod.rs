@@ -16,11 +16,10 @@ use clap::Args;
 pub(crate) use address::ListenAddress;
 pub(crate) use admin::{AdminAddress, HostName};
 pub(crate) use command::{Ending, Invocation, parse};
-pub(crate) use reading::{Given, Mistake, Origin, environment_variable, unknown_variables};
+pub(crate) use reading::{Given, Mistake, Origin, Reader, environment_variable, unknown_variables};
 pub(crate) use table::Setting;
 
 use crate::logging::{LogFormat, LogLevel};
-use reading::Reader;
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
     SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,

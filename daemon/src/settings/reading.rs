@@ -34,9 +34,9 @@ pub(crate) enum Mistake {
 }
 
 /// Reads settings one by one, and keeps what was given and what is wrong with it.
-pub(super) struct Reader<V> {
+pub(crate) struct Reader<V> {
     variable: V,
-    pub(super) given: Vec<Given>,
+    pub(crate) given: Vec<Given>,
     pub(super) mistakes: Vec<Mistake>,
 }
 
@@ -66,12 +66,12 @@ impl Given {
 }
 
 impl<V: Fn(&str) -> Option<String>> Reader<V> {
-    pub(super) fn new(variable: V) -> Self {
+    pub(crate) fn new(variable: V) -> Self {
         Self { variable, given: Vec::new(), mistakes: Vec::new() }
     }
 
     /// The setting's value; its default after a mistake, so that reading goes on and finds the others.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         setting: &'static Setting,
         flag: Option<&String>,
@@ -85,6 +85,11 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
         });
         self.given.push(given);
         value
+    }
+
+    /// What is wrong so far.
+    pub(crate) fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
     }
 
     /// After all have been read: are those there that others need?
@@ -105,8 +110,8 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
     }
 }
 
-/// What `monolock run` reads or gives to its command, and what cargo sets when it runs what it has built.
-const OTHER_VARIABLES: [&str; 4] = ["MONOLOCK_ADDRESS", "MONOLOCK_LOCK", "MONOLOCK_TOKEN", "MONOLOCK_COMMIT"];
+/// What `monolock run` gives to its command, and what cargo sets when it runs what it has built.
+const OTHER_VARIABLES: [&str; 3] = ["MONOLOCK_LOCK", "MONOLOCK_TOKEN", "MONOLOCK_COMMIT"];
 
 /// Variables of the environment that look like ours and are none: most likely mistyped.
 pub(crate) fn unknown_variables() -> Vec<String> {
@@ -116,7 +121,8 @@ pub(crate) fn unknown_variables() -> Vec<String> {
 
 fn unknown_of(names: impl Iterator<Item = String>) -> Vec<String> {
     let is_known = |name: &String| {
-        OTHER_VARIABLES.contains(&name.as_str()) || SETTINGS.iter().any(|setting| setting.variable == name)
+        let mut settings = SETTINGS.iter().chain(&crate::run::SETTINGS);
+        OTHER_VARIABLES.contains(&name.as_str()) || settings.any(|setting| setting.variable == name)
     };
     let mut unknown: Vec<String> =
         names.filter(|name| name.starts_with("MONOLOCK_") && !is_known(name)).collect();
@@ -136,8 +142,17 @@ mod tests {
 
     #[test]
     fn a_mistyped_variable_is_noticed_and_those_of_others_are_not() {
-        let names =
-            ["PATH", "MONOLOCK_TLS_CLIENTCA", "MONOLOCK_TOKEN", "MONOLOCK_LISTEN_ADRESS", "MONOLOCK_SHARDS"];
+        let names = [
+            "PATH",
+            "MONOLOCK_TLS_CLIENTCA",
+            "MONOLOCK_TOKEN",
+            "MONOLOCK_LISTEN_ADRESS",
+            "MONOLOCK_SHARDS",
+            // Those of `monolock run`.
+            "MONOLOCK_ADDRESS",
+            "MONOLOCK_TLS_CA",
+            "MONOLOCK_LEASE",
+        ];
         let unknown = unknown_of(names.map(str::to_owned).into_iter());
         assert_eq!(unknown, ["MONOLOCK_LISTEN_ADRESS", "MONOLOCK_TLS_CLIENTCA"]);
     }

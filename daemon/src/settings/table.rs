@@ -8,7 +8,7 @@ pub(crate) struct Setting {
     pub(crate) flag: &'static str,
     pub(crate) variable: &'static str,
     pub(crate) default: &'static str,
-    pub(super) meaning: &'static str,
+    pub(crate) meaning: &'static str,
 }
 
 pub(crate) const LISTEN: Setting = Setting {

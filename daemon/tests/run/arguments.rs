@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStringExt;
 
 use protocol::decode_acquire;
+use rustix::process::Signal;
 
 use crate::harness::Server;
 use crate::runs::{LONG, Run, locked, monolock_run, only_line, run_to_end};
@@ -33,8 +34,8 @@ fn heard(arguments: &[&str], variable: Option<&str>) -> (u32, String) {
             break acquire;
         }
     };
-    drop(stream);
-    assert_eq!(run.ended().code, Some(69));
+    run.signal(Signal::TERM);
+    assert_eq!(run.ended().code, Some(128 + 15));
     (acquire.lease.as_ms(), acquire.name.as_str().to_owned())
 }
 
@@ -68,8 +69,8 @@ fn the_address_comes_from_the_flag_or_else_from_the_variable() {
 
 #[test]
 fn an_empty_variable_is_unset() {
-    let mut command = monolock_run(&["lock", "--", "true"]);
-    command.env("MONOLOCK_ADDRESS", "");
+    let mut command = monolock_run(&["--try", "lock", "--", "true"]);
+    command.env("MONOLOCK_ADDRESS", "").env("MONOLOCK_LEASE", "").env("MONOLOCK_TLS_CA", "");
     let ended = run_to_end(command);
     // A server may run there.
     assert!(ended.code == Some(0) || ended.stderr.contains("127.0.0.1:7070"), "{ended:?}");
@@ -100,6 +101,10 @@ fn a_mistake_is_one_line_and_64() {
         (&["--wait=-1s", "lock", "--", "true"], "wait"),
         (&["--wait=soon", "lock", "--", "true"], "soon"),
         (&["--kill-after=1", "lock", "--", "true"], "kill-after"),
+        (&["--", "-lock", "true"], "NAME"),
+        (&["lock", "-c", "true", "--", "true"], "-c"),
+        (&["-E", "600", "lock", "--", "true"], "600"),
+        (&["-q", "-v", "lock", "--", "true"], "--quiet"),
         (&["--bad\nflag", "lock", "--", "true"], "bad"),
         (&["--lease=\u{1b}[2J", "lock", "--", "true"], "lease"),
     ] {
@@ -166,8 +171,63 @@ fn help_tells_every_setting_with_its_default_and_every_status() {
             "--address <HOST:PORT>",
             "MONOLOCK_ADDRESS",
             "127.0.0.1:7070",
+            "MONOLOCK_LEASE",
+            "MONOLOCK_KILL_AFTER",
+            "MONOLOCK_TLS_CA",
+            "MONOLOCK_TLS_CERT",
+            "MONOLOCK_TLS_KEY",
+            "MONOLOCK_TLS_SERVER_NAME",
+            "-E, --conflict-exit-code <STATUS>",
+            "-c, --command <SCRIPT>",
+            "[--] NAME -- CMD",
         ] {
             assert!(help.contains(setting), "{flag}: {setting}\n{help}");
         }
     }
+}
+
+#[test]
+fn a_name_that_begins_with_a_dash_is_given_after_two_dashes() {
+    let server = Server::start();
+    for name in ["-lease", "--help", "--", "-"] {
+        let address = server.address.to_string();
+        let flags = ["--address", &address, "--", name, "--", "printenv", "MONOLOCK_LOCK"];
+        let ended = run_to_end(monolock_run(&flags));
+        assert_eq!((ended.code, String::from_utf8(ended.stdout).unwrap()), (Some(0), format!("{name}\n")));
+        let flags = ["--address", &address, "-c", "printenv MONOLOCK_LOCK", "--", name];
+        let ended = run_to_end(monolock_run(&flags));
+        assert_eq!((ended.code, String::from_utf8(ended.stdout).unwrap()), (Some(0), format!("{name}\n")));
+    }
+}
+
+#[test]
+fn a_script_is_run_by_the_users_shell_or_by_sh_and_its_status_counts() {
+    let server = Server::start();
+    let address = server.address.to_string();
+    let script = "test \"$MONOLOCK_LOCK\" = lock && echo \"$0 $#\" && exit 7";
+    for (shell, name) in [(Some("/bin/bash"), "/bin/bash"), (Some(""), "/bin/sh"), (None, "/bin/sh")] {
+        let mut command = monolock_run(&["--address", &address, "lock", "-c", script]);
+        match shell {
+            Some(shell) => command.env("SHELL", shell),
+            None => command.env_remove("SHELL"),
+        };
+        let ended = run_to_end(command);
+        let printed = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!((ended.code, printed, &*ended.stderr), (Some(7), format!("{name} 0\n"), ""));
+    }
+}
+
+#[test]
+fn a_variable_that_is_none_of_monolocks_is_told_of_and_those_that_a_command_inherits_are_not() {
+    let server = Server::start();
+    let address = server.address.to_string();
+    let mut command = monolock_run(&["lock", "--", "true"]);
+    command.env("MONOLOCK_ADDRESS", &address).env("MONOLOCK_ADRESS", "x").env("MONOLOCK_SHARDS", "2");
+    let ended = run_to_end(command);
+    assert_eq!(ended.code, Some(0));
+    assert!(only_line(&ended).contains("MONOLOCK_ADRESS"), "{ended:?}");
+
+    let inner = format!("{} run --address {address} inner -- true", crate::harness::MONOLOCK);
+    let ended = run_to_end(monolock_run(&["--address", &address, "outer", "-c", &inner]));
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
 }

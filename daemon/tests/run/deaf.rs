@@ -74,7 +74,7 @@ fn a_closed_standard_error_changes_no_status() {
     for (command, code) in [
         (locked(server.address, LONG, "lock", &["/nonexistent/command"]), 127),
         (locked(server.address, LONG, "lock", &["/"]), 126),
-        (locked(nobody, LONG, "lock", &["true"]), 69),
+        (monolock_run(&["--address", &nobody.to_string(), "--try", "lock", "--", "true"]), 69),
         (locked(server.address, LONG, "", &["true"]), 64),
         (misled, 64),
         (monolock_run(&["lock"]), 64),

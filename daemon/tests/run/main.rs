@@ -12,11 +12,14 @@ mod hanging;
 #[path = "../server/harness.rs"]
 #[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
 mod harness;
+mod limits;
 mod loss;
 mod patience;
+mod restarts;
 mod runs;
 mod signals;
 mod status;
 mod streams;
 mod tls;
 mod turns;
+mod words;

@@ -35,7 +35,10 @@ pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR
 pub(crate) fn monolock_run(arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args([DEFAULT_SIGNALS, MONOLOCK, "run"]);
-    command.args(arguments).env_remove("MONOLOCK_ADDRESS");
+    command.args(arguments);
+    for setting in ["ADDRESS", "LEASE", "KILL_AFTER", "TLS_CA", "TLS_CERT", "TLS_KEY", "TLS_SERVER_NAME"] {
+        command.env_remove(format!("MONOLOCK_{setting}"));
+    }
     command
 }
 

@@ -10,7 +10,7 @@ use protocol::{ErrorCode, ErrorFrame, Token, WAITING, acquired, decode_acquire};
 use rustix::process::Signal;
 
 use crate::harness::Server;
-use crate::runs::{LONG, LONG_LEASE, Run, locked, only_line, run_to_end, wait_until_stopped};
+use crate::runs::{LONG, locked, monolock_run, only_line, run_to_end, wait_until_stopped};
 
 /// A free address where nobody listens; nobody else gets it while the socket lives.
 pub(crate) fn deserted() -> (socket2::Socket, SocketAddr) {
@@ -67,10 +67,25 @@ fn the_status_is_that_of_the_command() {
     }
 }
 
+/// One answer is wanted, and this is the way to the server.
+fn once(address: SocketAddr, lease: &str) -> std::process::Command {
+    monolock_run(&[
+        "--try",
+        "--address",
+        &address.to_string(),
+        "--lease",
+        lease,
+        "lock",
+        "--",
+        "echo",
+        "it ran",
+    ])
+}
+
 #[test]
 fn a_server_that_cannot_be_reached_is_69_and_named() {
     let (_socket, address) = deserted();
-    let ended = run_to_end(locked(address, LONG, "lock", &["echo", "it ran"]));
+    let ended = run_to_end(once(address, LONG));
     assert_eq!(ended.code, Some(69));
     assert!(only_line(&ended).contains(&address.to_string()), "{ended:?}");
 }
@@ -87,19 +102,32 @@ fn a_name_that_is_none_is_64_and_never_reaches_the_server() {
 }
 
 #[test]
-fn each_way_in_which_a_server_ends_the_wait_has_its_status() {
+fn each_first_answer_that_is_no_lock_has_its_status() {
     let error = |code| ErrorFrame::new(code).to_vec();
     for (answer, code) in [
         (error(ErrorCode::NOT_AUTHORIZED), 77),
         (error(ErrorCode::SHUTTING_DOWN), 75),
         (error(ErrorCode::CLOSED_BY_ADMINISTRATOR), 75),
         (error(ErrorCode::STANDBY), 75),
-        ([&WAITING[..], &error(ErrorCode::STANDBY)].concat(), 75),
         (vec![0x7f], 76),
-        ([&WAITING[..], &WAITING].concat(), 76),
         (Vec::new(), 69),
-        (WAITING.to_vec(), 69),
         (acquired(Token(1))[..5].to_vec(), 69),
+    ] {
+        let ended = run_to_end(once(answering(answer.clone()), LONG));
+        assert_eq!(ended.code, Some(code), "{answer:02x?}: {}", ended.stderr);
+        assert!(only_line(&ended).contains("lock"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_wait_that_no_new_attempt_can_help_ends_with_its_own_status() {
+    let error = |code| ErrorFrame::new(code).to_vec();
+    for (answer, code) in [
+        (error(ErrorCode::NOT_AUTHORIZED), 77),
+        (error(ErrorCode(0x10)), 77),
+        ([&WAITING[..], &error(ErrorCode::NOT_AUTHORIZED)].concat(), 77),
+        ([&WAITING[..], &error(ErrorCode::CLOSED_BY_ADMINISTRATOR)].concat(), 75),
+        ([&WAITING[..], &WAITING].concat(), 76),
     ] {
         let ended = run_to_end(locked(answering(answer.clone()), LONG, "lock", &["echo", "it ran"]));
         assert_eq!(ended.code, Some(code), "{answer:02x?}: {}", ended.stderr);
@@ -108,38 +136,15 @@ fn each_way_in_which_a_server_ends_the_wait_has_its_status() {
 }
 
 #[test]
-fn a_server_that_ends_while_the_run_waits_is_75_if_it_says_so_and_69_if_it_is_killed() {
-    for (signal, code) in [(Signal::TERM, 75), (Signal::KILL, 69)] {
-        let server = Server::start();
-        let _holder = server.hold("lock", LONG_LEASE);
-        let mut run = Run::start(locked(server.address, LONG, "lock", &["echo", "it ran"]));
-        server.wait_for_metric("monolock_waiters", 1.0);
-        server.signal(signal);
-        let ended = run.ended();
-        assert_eq!(ended.code, Some(code), "{ended:?}");
-        only_line(&ended);
-    }
-}
-
-#[test]
-fn a_server_that_hangs_while_the_run_waits_is_69_after_eight_tenths_of_the_lease() {
+fn a_server_that_hangs_is_69_after_eight_tenths_of_the_lease_for_whoever_wants_one_answer() {
     const LEASE: Duration = Duration::from_millis(500);
     let server = Server::start();
-    let _holder = server.hold("lock", LONG_LEASE);
-    let mut queued = Run::start(locked(server.address, "500ms", "lock", &["echo", "it ran"]));
-    server.wait_for_metric("monolock_waiters", 1.0);
-    let stopping = Instant::now();
     server.signal(Signal::STOP);
     wait_until_stopped(server.pid());
     // The kernel still takes connections for it.
     let dialling = Instant::now();
-    let mut newcomer = Run::start(locked(server.address, "500ms", "lock", &["echo", "it ran"]));
-    for (run, earliest) in
-        [(&mut queued, stopping + LEASE * 8 / 10 - LEASE / 4), (&mut newcomer, dialling + LEASE * 8 / 10)]
-    {
-        let ended = run.ended();
-        assert!(Instant::now() >= earliest, "{ended:?}");
-        assert_eq!(ended.code, Some(69));
-        assert!(only_line(&ended).contains("did not confirm"), "{ended:?}");
-    }
+    let ended = run_to_end(once(server.address, "500ms"));
+    assert!(dialling.elapsed() >= LEASE * 8 / 10, "{ended:?}");
+    assert_eq!(ended.code, Some(69));
+    assert!(only_line(&ended).contains("did not confirm"), "{ended:?}");
 }

@@ -1,0 +1,100 @@
+//! Brings to the queue what happens, and does what it says.
+
+use std::pin::Pin;
+use std::time::SystemTime;
+
+use client::{Alarm, Config, Connection, Error, Event, boottime_ns, draw_pause};
+use protocol::{Acquire, Token};
+
+use super::queue::{Queue, Step};
+use super::signals::Signals;
+use super::status;
+use super::voice::Voice;
+use super::words::Subject;
+
+/// What a wait listens to.
+pub(crate) struct Senses<'a> {
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) alarm: &'a mut Alarm,
+}
+
+/// The way to the server.
+enum Link {
+    Down,
+    Dialling(Pin<Box<dyn Future<Output = Result<Connection, Error>>>>),
+    Up(Connection),
+}
+
+enum News {
+    Opened(Connection),
+    Failed(Error),
+    Claim(Event),
+}
+
+/// Waits until the lock is held.
+///
+/// # Errors
+///
+/// The exit status of a wait that ended otherwise; all is said.
+pub(crate) async fn acquire(
+    config: &Config,
+    acquire: &Acquire,
+    mut queue: Queue,
+    senses: Senses<'_>,
+    (voice, subject): (&Voice, &Subject<'_>),
+) -> Result<(Connection, Token), u8> {
+    let mut link = Link::Down;
+    let mut step = queue.alarm(boottime_ns());
+    loop {
+        while let Some(word) = queue.next_word() {
+            voice.say(format_args!("{}", subject.tell(&word, SystemTime::now())));
+        }
+        match (step, link) {
+            (Step::Wait, same) => link = same,
+            (Step::Dial(attempt), _) => link = Link::dial(config, acquire, attempt),
+            (Step::HangUp, _) => link = Link::Down,
+            (Step::Run(token), Link::Up(connection)) => return Ok((connection, token)),
+            (Step::Run(_), Link::Down | Link::Dialling(_)) => unreachable!("a grant comes over a connection"),
+            (Step::Finish(code), _) => return Err(code),
+        }
+        let wake_ns = queue.wake_ns();
+        step = tokio::select! {
+            biased;
+            news = link.next() => match news {
+                News::Opened(connection) => {
+                    link = Link::Up(connection);
+                    Step::Wait
+                }
+                News::Failed(error) => queue.failed(boottime_ns(), &error, draw_pause),
+                News::Claim(event) => queue.event(boottime_ns(), event, link.is_held(), draw_pause),
+            },
+            () = senses.alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
+                queue.alarm(boottime_ns())
+            }
+            signal = senses.signals.next() => return Err(status::of_signal(signal)),
+        };
+    }
+}
+
+impl Link {
+    fn dial(config: &Config, acquire: &Acquire, attempt: usize) -> Self {
+        let (config, acquire) = (config.clone(), acquire.clone());
+        Self::Dialling(Box::pin(async move { Connection::open_with(&config, acquire, attempt).await }))
+    }
+
+    /// May be dropped and called again at any time.
+    async fn next(&mut self) -> News {
+        match self {
+            Self::Down => std::future::pending().await,
+            Self::Dialling(dial) => match dial.await {
+                Ok(connection) => News::Opened(connection),
+                Err(error) => News::Failed(error),
+            },
+            Self::Up(connection) => News::Claim(connection.next_event().await),
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(self, Self::Up(connection) if connection.is_held())
+    }
+}
