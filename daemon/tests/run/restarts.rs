@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use crate::harness::{MONOLOCK, Server, wait_for};
 use crate::runs::{LONG_LEASE, Run, monolock_run, only_line, run_to_end, wait_until_stopped};
 use crate::status::deserted;
+use crate::words::heard;
 
 /// A lock that a run waits for without end, with a lease that no test outlasts; the command is told by a line.
 fn waiter(address: &str, flags: &[&str]) -> Run {
@@ -61,18 +62,16 @@ fn a_command_that_holds_the_lock_is_stopped_when_the_server_restarts() {
 #[test]
 fn a_server_that_does_not_run_yet_is_told_of_at_once_and_waited_for() {
     let (socket, address) = deserted();
-    let (reader, writer) = std::io::pipe().unwrap();
     let script = "exec >\"$REPORT\"; echo runs; read -r _; exit 0";
     let command = monolock_run(&["--address", &address.to_string(), "lock", "--", "sh", "-c", script]);
-    let mut run = Run::start_with_stderr(command, writer);
-    let mut said = std::io::BufRead::lines(std::io::BufReader::new(reader)).map(Result::unwrap);
-    let line = said.next().expect("a line while it waits");
+    let (mut run, said) = heard(command);
+    let line = said.line();
     assert!(line.contains(&address.to_string()) && line.contains("trying again"), "{line}");
     drop(socket);
     let _server = listening_on(address);
     assert_eq!(run.line(), "runs");
     // What was said to be wrong is said to be over.
-    let line = said.next().expect("a line at its end");
+    let line = said.line();
     assert!(line.contains("acquired \"lock\""), "{line}");
     run.end_input();
     assert_eq!(run.ended().code, Some(0));
