@@ -1,10 +1,9 @@
 //! `monolock run`: a command that runs for as long as a lock is held.
 //!
 //! Until the lock is held, [`queue`] decides and [`acquire`] does. From then on [`watch`] decides; [`starter`], [`group`] and
-//! [`signals`] do. A second process, the [`guardian`], stops the command
-//! when this one does not. The connection is kept until the command's group is gone: closing
-//! it makes the server pass the lock on. Nothing here writes to standard error itself, which may block; the [`voice`]
-//! does.
+//! [`signals`] do. A second process, the [`guardian`], stops the command when this one does not. The connection is kept until
+//! the command's group is gone: closing it makes the server pass the lock on. Nothing here writes to standard error itself,
+//! which may block; the [`voice`] does.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod acquire;
@@ -33,7 +32,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client::{Alarm, Config, Connection, Event, Loss, boottime_ns};
+use client::{Alarm, Config, Connection, Event, boottime_ns};
 use protocol::Token;
 use tokio::runtime::Runtime;
 
@@ -90,11 +89,10 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 /// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to the group; while waiting they end the wait.
 /// Ctrl-Z has no effect, since a stopped `monolock run` could not keep its claim. CMD's group is never the terminal's
 /// foreground group: a CMD that reads from the terminal is stopped by it; give it </dev/null.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = status::HELP, override_usage = USAGE)]
 pub(crate) struct RunArgs {
-    /// How long the server keeps the lock for a claim that went silent [env: MONOLOCK_LEASE] [default: 10s].
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help = settings::LEASE.meaning)]
     lease: Option<String>,
     /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be reached at its end.
     /// 0 is --try.
@@ -106,12 +104,9 @@ pub(crate) struct RunArgs {
     /// The status instead of 75 when another client holds the lock, at once (--try) or still (--wait).
     #[arg(short = 'E', long, value_name = "STATUS")]
     conflict_exit_code: Option<u8>,
-    /// The time from SIGTERM to SIGKILL when the claim is lost [env: MONOLOCK_KILL_AFTER] [default: what the lease allows,
-    /// which is the most].
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help = settings::KILL_AFTER.meaning)]
     kill_after: Option<String>,
-    /// The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070].
-    #[arg(long, value_name = "HOST:PORT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "HOST:PORT", allow_hyphen_values = true, help = settings::ADDRESS.meaning)]
     address: Option<String>,
     #[command(flatten)]
     tls: tls::TlsArgs,
@@ -269,7 +264,7 @@ impl Runner<'_> {
             biased;
             event = self.connection.next_event() => match event {
                 Event::Lost(loss) => {
-                    say_lost(voice, self.settings, &loss);
+                    voice.say(format_args!("lost the claim on {}: {loss}; stopping the command", self.settings));
                     watch.lost(boottime_ns(), &loss, self.connection.confirmed_ns())
                 }
                 Event::Waiting | Event::Acquired(_) => unreachable!("the lock was acquired already"),
@@ -301,11 +296,12 @@ impl Runner<'_> {
             // The group is gone: the next look at it finds that too.
             Some(Ended::Left(Verdict::Idle)) => Step::Wait,
             Some(Ended::Left(Verdict::Acted)) => {
-                say_overruled(self.voice, &self.watch);
+                say_overruled(self.voice, self.settings, &self.watch);
                 self.watch.overruled(boottime_ns())
             }
             Some(Ended::Failed) => {
-                self.voice.say(format_args!("the guardian was killed; stopping the command"));
+                let settings = self.settings;
+                self.voice.say(format_args!("{settings}: the guardian was killed; stopping the command"));
                 self.watch.unguarded(boottime_ns())
             }
             None => {
@@ -351,22 +347,19 @@ impl Runner<'_> {
         let ended = guard.left(&mut children).await;
         group.release();
         if ended == Ended::Left(Verdict::Acted) && code != status::LOST {
-            say_overruled(self.voice, &self.watch);
+            say_overruled(self.voice, self.settings, &self.watch);
             return status::LOST;
         }
         code
     }
 }
 
-fn say_overruled(voice: &Voice, watch: &Watch) {
+fn say_overruled(voice: &Voice, settings: &RunSettings, watch: &Watch) {
     if !watch.is_lost() {
-        voice.say(format_args!("the claim was not kept in time: the guardian stopped the command"));
+        voice.say(format_args!(
+            "the claim on {settings} was not kept in time: the guardian stopped the command"
+        ));
     }
-}
-
-fn say_lost(voice: &Voice, settings: &RunSettings, loss: &Loss) {
-    let (name, address) = (settings.acquire.name.as_str(), &settings.address);
-    voice.say(format_args!("lost the claim on {name:?} at {address}: {loss}; stopping the command"));
 }
 
 fn duration_ns(duration: Duration) -> u64 {

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::time::Duration;
 
 use protocol::{Acquire, Lease, LockName};
@@ -13,17 +14,51 @@ use super::{RunArgs, address, status};
 use crate::duration::parse_duration;
 use crate::settings::{Origin, Reader, Setting};
 
-const fn setting(flag: &'static str, variable: &'static str, default: &'static str) -> Setting {
-    Setting { flag, variable, default, meaning: "" }
-}
-
-pub(crate) const ADDRESS: Setting = setting("--address", "MONOLOCK_ADDRESS", "127.0.0.1:7070");
-pub(crate) const LEASE: Setting = setting("--lease", "MONOLOCK_LEASE", "10s");
-pub(crate) const KILL_AFTER: Setting = setting("--kill-after", "MONOLOCK_KILL_AFTER", "");
-pub(crate) const TLS_CA: Setting = setting("--tls-ca", "MONOLOCK_TLS_CA", "");
-pub(crate) const TLS_CERT: Setting = setting("--tls-cert", "MONOLOCK_TLS_CERT", "");
-pub(crate) const TLS_KEY: Setting = setting("--tls-key", "MONOLOCK_TLS_KEY", "");
-pub(crate) const TLS_SERVER_NAME: Setting = setting("--tls-server-name", "MONOLOCK_TLS_SERVER_NAME", "");
+pub(crate) const ADDRESS: Setting = Setting {
+    flag: "--address",
+    variable: "MONOLOCK_ADDRESS",
+    default: "127.0.0.1:7070",
+    meaning: "The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070]",
+};
+pub(crate) const LEASE: Setting = Setting {
+    flag: "--lease",
+    variable: "MONOLOCK_LEASE",
+    default: "10s",
+    meaning: "How long the server keeps the lock for a claim that went silent [env: MONOLOCK_LEASE] [default: 10s]",
+};
+pub(crate) const KILL_AFTER: Setting = Setting {
+    flag: "--kill-after",
+    variable: "MONOLOCK_KILL_AFTER",
+    default: "",
+    meaning: "The time from SIGTERM to SIGKILL when the claim is lost [env: MONOLOCK_KILL_AFTER] [default: what the lease \
+              allows, which is the most]",
+};
+pub(crate) const TLS_CA: Setting = Setting {
+    flag: "--tls-ca",
+    variable: "MONOLOCK_TLS_CA",
+    default: "",
+    meaning: "Speak TLS, to a server that one of the authorities in this PEM file vouches for [env: MONOLOCK_TLS_CA]",
+};
+pub(crate) const TLS_CERT: Setting = Setting {
+    flag: "--tls-cert",
+    variable: "MONOLOCK_TLS_CERT",
+    default: "",
+    meaning: "Our certificate, for a server that asks for one: PEM, intermediate certificates behind it \
+              [env: MONOLOCK_TLS_CERT, where there is a CA: the server has a variable of that name too]",
+};
+pub(crate) const TLS_KEY: Setting = Setting {
+    flag: "--tls-key",
+    variable: "MONOLOCK_TLS_KEY",
+    default: "",
+    meaning: "The private key of --tls-cert: PEM [env: MONOLOCK_TLS_KEY, where there is a CA]",
+};
+pub(crate) const TLS_SERVER_NAME: Setting = Setting {
+    flag: "--tls-server-name",
+    variable: "MONOLOCK_TLS_SERVER_NAME",
+    default: "",
+    meaning: "The name in the server's certificate, where it is not the host of the address \
+              [env: MONOLOCK_TLS_SERVER_NAME]",
+};
 
 /// The flags that have a variable.
 pub(crate) const SETTINGS: [&Setting; 7] =
@@ -53,6 +88,13 @@ pub(crate) struct RunSettings {
     pub(super) kill_after: Option<Duration>,
     pub(super) address: String,
     pub(super) tls: Option<TlsFiles>,
+}
+
+/// What every message names: the lock and the server.
+impl fmt::Display for RunSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {}", self.acquire.name.as_str(), self.address)
+    }
 }
 
 impl RunSettings {

@@ -8,20 +8,16 @@ use super::settings::{TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME, named};
 use crate::settings::{Origin, Setting};
 
 /// TLS flags. Without a CA the connection is plain.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct TlsArgs {
-    /// Speak TLS, to a server that one of the authorities in this PEM file vouches for [env: MONOLOCK_TLS_CA].
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
-    pub(super) tls_ca: Option<String>,
-    /// Our certificate, for a server that asks for one: PEM, intermediate certificates behind it [env: MONOLOCK_TLS_CERT].
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
-    pub(super) tls_cert: Option<String>,
-    /// The private key of --tls-cert: PEM [env: MONOLOCK_TLS_KEY].
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
-    pub(super) tls_key: Option<String>,
-    /// The name in the server's certificate, where it is not the host of the address [env: MONOLOCK_TLS_SERVER_NAME].
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
-    pub(super) tls_server_name: Option<String>,
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help = TLS_CA.meaning)]
+    tls_ca: Option<String>,
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help = TLS_CERT.meaning)]
+    tls_cert: Option<String>,
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help = TLS_KEY.meaning)]
+    tls_key: Option<String>,
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = TLS_SERVER_NAME.meaning)]
+    tls_server_name: Option<String>,
 }
 
 /// A value, and the flag or variable that it came from.

@@ -1,6 +1,8 @@
 //! Names of any kind: shown without harm, and found again by the same name.
 
-use crate::operator::{LEASE, Site, ended};
+use protocol::ErrorCode;
+
+use crate::operator::{LEASE, Site, address, ended};
 
 /// Whatever may stand in an argument: all but NUL.
 fn names() -> Vec<String> {
@@ -114,4 +116,17 @@ fn a_name_of_any_characters_is_shown_escaped_and_acted_on_by_itself() {
     }
     assert_eq!(site.says(&["locks", "--json"]), "");
     drop(held);
+}
+
+#[test]
+fn a_name_that_begins_with_a_dash_stands_after_two_dashes_for_a_kick_too() {
+    let site = Site::start();
+    let _holder = site.server.hold("-json", LEASE);
+    let mut waiter = site.server.wait_in_line("-json", LEASE);
+    let who = address(&waiter);
+    let said = ended(site.command(&["kick"]).args(["--", "-json", &who])).ok();
+    assert!(said.starts_with("kicked "), "{said}");
+    waiter.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
+    // Without them it is a flag, and NAME is missing.
+    ended(&mut site.command(&["kick", "-json", &who])).problem(64);
 }

@@ -1,13 +1,14 @@
 //! A server that restarts, moves or hangs: who waits comes back; who holds the lock has lost it.
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use protocol::{ErrorCode, ErrorFrame};
 use rustix::process::Signal;
 
-use crate::harness::{MONOLOCK, Server, wait_for};
+use crate::harness::{MONOLOCK, PATIENCE, Server, wait_for};
 use crate::runs::{LONG_LEASE, Run, monolock_run, only_line, run_to_end, wait_until_stopped};
 use crate::status::deserted;
 use crate::words::heard;
@@ -118,18 +119,20 @@ fn connections_to(address: SocketAddr) -> usize {
 
 #[test]
 fn a_standby_is_asked_again_until_it_serves() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let standby = std::thread::spawn(move || {
-        for _ in 0..3 {
-            let (mut stream, _) = listener.accept().unwrap();
-            std::io::Write::write_all(&mut stream, &ErrorFrame::new(ErrorCode::STANDBY).to_vec()).unwrap();
-            stream.shutdown(std::net::Shutdown::Write).unwrap();
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
-        }
-    });
+    listener.set_nonblocking(true).unwrap();
     let mut run = waiter(&address.to_string(), &[]);
-    standby.join().unwrap();
+    for _ in 0..3 {
+        let (mut stream, _) = wait_for("an attempt", || listener.accept().ok());
+        stream.set_nonblocking(false).unwrap();
+        stream.write_all(&ErrorFrame::new(ErrorCode::STANDBY).to_vec()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        // A close before all is read would be an RST.
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("the end of the attempt");
+    }
+    drop(listener);
     let _server = listening_on(address);
     assert_eq!(run.line(), "runs");
     run.end_input();

@@ -36,8 +36,8 @@ pub(crate) fn monolock_run(arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args([DEFAULT_SIGNALS, MONOLOCK, "run"]);
     command.args(arguments);
-    for setting in ["ADDRESS", "LEASE", "KILL_AFTER", "TLS_CA", "TLS_CERT", "TLS_KEY", "TLS_SERVER_NAME"] {
-        command.env_remove(format!("MONOLOCK_{setting}"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MONOLOCK_")) {
+        command.env_remove(name);
     }
     command
 }
