@@ -2,7 +2,7 @@
 //!
 //! [`Client`] is for programs: it runs work under a lock, or hands out guards. [`blocking`] is the same without async code.
 //! Underneath, [`Claim`] decides (frames and times in; frames, deadlines and events out), without socket or clock, and
-//! [`Connection`] drives one claim over one TCP connection, on tokio and CLOCK_BOOTTIME.
+//! [`Connection`] drives one claim over one TCP connection, on tokio and CLOCK_BOOTTIME; [`Retry`] says when to try again.
 //!
 //! # What a client may rely on
 //!

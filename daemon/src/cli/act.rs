@@ -27,7 +27,8 @@ pub(crate) struct ReleaseArgs {
 
 /// Takes one waiter out of a lock's line; the others keep their order.
 ///
-/// The waiter is told, and may queue again at the end. --json writes {"name":…,"kicked":…} with the waiter as it was.
+/// The waiter is told: `monolock run` ends with status 75, other clients may queue again at the end. --json writes
+/// {"name":…,"kicked":…} with the waiter as it was.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct KickArgs {

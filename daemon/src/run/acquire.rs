@@ -22,13 +22,7 @@ pub(crate) struct Senses<'a> {
 enum Link {
     Down,
     Dialling(Pin<Box<dyn Future<Output = Result<Connection, Error>>>>),
-    Up(Connection),
-}
-
-enum News {
-    Opened(Connection),
-    Failed(Error),
-    Claim(Event),
+    Up(Box<Connection>),
 }
 
 /// Waits until the lock is held.
@@ -53,20 +47,16 @@ pub(crate) async fn acquire(
             (Step::Wait, same) => link = same,
             (Step::Dial(attempt), _) => link = Link::dial(config, acquire, attempt),
             (Step::HangUp, _) => link = Link::Down,
-            (Step::Run(token), Link::Up(connection)) => return Ok((connection, token)),
+            (Step::Run(token), Link::Up(connection)) => return Ok((*connection, token)),
             (Step::Run(_), Link::Down | Link::Dialling(_)) => unreachable!("a grant comes over a connection"),
             (Step::Finish(code), _) => return Err(code),
         }
         let wake_ns = queue.wake_ns();
         step = tokio::select! {
             biased;
-            news = link.next() => match news {
-                News::Opened(connection) => {
-                    link = Link::Up(connection);
-                    Step::Wait
-                }
-                News::Failed(error) => queue.failed(boottime_ns(), &error, draw_pause),
-                News::Claim(event) => queue.event(boottime_ns(), event, link.is_held(), draw_pause),
+            happened = link.next() => match happened {
+                Ok(event) => queue.event(boottime_ns(), event, link.is_held(), draw_pause),
+                Err(error) => queue.failed(boottime_ns(), &error, draw_pause),
             },
             () = senses.alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
                 queue.alarm(boottime_ns())
@@ -82,15 +72,14 @@ impl Link {
         Self::Dialling(Box::pin(async move { Connection::open_with(&config, acquire, attempt).await }))
     }
 
-    /// May be dropped and called again at any time.
-    async fn next(&mut self) -> News {
+    /// What happens to the claim, or how the dial failed. May be dropped and called again at any time.
+    async fn next(&mut self) -> Result<Event, Error> {
+        if let Self::Dialling(dial) = self {
+            *self = Self::Up(Box::new(dial.await?));
+        }
         match self {
-            Self::Down => std::future::pending().await,
-            Self::Dialling(dial) => match dial.await {
-                Ok(connection) => News::Opened(connection),
-                Err(error) => News::Failed(error),
-            },
-            Self::Up(connection) => News::Claim(connection.next_event().await),
+            Self::Up(connection) => Ok(connection.next_event().await),
+            Self::Down | Self::Dialling(_) => std::future::pending().await,
         }
     }
 

@@ -126,7 +126,7 @@ fn a_standby_is_asked_again_until_it_serves() {
     for _ in 0..3 {
         let (mut stream, _) = wait_for("an attempt", || listener.accept().ok());
         stream.set_nonblocking(false).unwrap();
-        stream.write_all(&ErrorFrame::new(ErrorCode::STANDBY).to_vec()).unwrap();
+        stream.write_all(&ErrorFrame::new(ErrorCode::STANDBY)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         // A close before all is read would be an RST.
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
