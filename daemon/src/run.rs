@@ -76,9 +76,10 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 /// time to be dead 0.9 × lease after the claim's last confirmation. What CMD leaves running in its group when it ends
 /// gets SIGTERM, and SIGKILL a second later; then the lock is released. Who leaves the group (setsid) is not stopped.
 ///
-/// While it waits, it connects again when the server restarts or cannot be reached: after 0.1 s at first, 5 s at last, at the
-/// end of the queue. It goes on until --wait is over, or without it for ever; a refusal for good and a kick by an
-/// administrator end it. A lock that is held does not outlive its connection: a restart of the server stops CMD (status 74).
+/// While it waits, it connects again when the server restarts or cannot be reached: after 0.1 s at first, 5 s at
+/// last, at the end of the queue. It goes on until --wait is over, or without it for ever; a refusal for good and a
+/// kick by an administrator end it. A lock that is held does not outlive its connection: a restart of the server stops
+/// CMD (status 74).
 ///
 /// At a terminal it tells what it waits for. Elsewhere it only says what is wrong; -v says everything.
 ///
@@ -94,8 +95,8 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help = settings::LEASE.meaning)]
     lease: Option<String>,
-    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be reached at its end.
-    /// 0 is --try.
+    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be reached
+    /// at its end. 0 is --try.
     #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "try_once")]
     wait: Option<Duration>,
     /// Give up at once, with status 75, when the lock is held; with 69 if the server cannot be reached.

@@ -13,17 +13,17 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::transport::Transport;
 
-/// Connects to the first address that takes the connection. The round begins at address number `attempt`, modulo
-/// their number: who comes back because the first one is a standby finds the next.
+/// Connects to the first address that takes the connection. The round begins at address number `attempt`,
+/// modulo their number: who comes back because the first one is a standby finds the next.
 pub(crate) async fn dial(config: &Config, attempt: usize) -> Result<Transport, Error> {
     let failed = |source| Error::dial(&config.address, source);
     let looked_up = within(config.dial_timeout, look_up(&config.address)).await.map_err(failed)?;
     connect(config, in_turn(looked_up, attempt)).await.map_err(failed)
 }
 
-/// The addresses of `host:port`. A name is looked up on a thread of its own, which is left alone when nobody waits any more:
-/// the resolver gives up by itself, after half a minute with its usual settings, so few can pile up. Tokio's look-up panics where
-/// there are no more threads.
+/// The addresses of `host:port`. A name is looked up on a thread of its own, which is left alone when nobody
+/// waits any more: the resolver gives up by itself, after half a minute with its usual settings, so few can
+/// pile up. Tokio's look-up panics where there are no more threads.
 async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = address.parse() {
         return Ok(vec![address]);

@@ -17,8 +17,8 @@ const PAUSE_AFTER_SHUTDOWN: Duration = Duration::from_millis(100);
 
 /// The attempts of one caller to get a claim, and the pauses between them: exponential, with full jitter.
 ///
-/// For callers of [`Connection`](crate::Connection); a [`Client`](crate::Client) tries again by itself. Times are nanoseconds of
-/// CLOCK_BOOTTIME, as [`boottime_ns`](crate::boottime_ns) has them.
+/// For callers of [`Connection`](crate::Connection); a [`Client`](crate::Client) tries again by itself. Times
+/// are nanoseconds of CLOCK_BOOTTIME, as [`boottime_ns`](crate::boottime_ns) has them.
 #[derive(Debug)]
 pub struct Retry {
     pause: Duration,
@@ -33,7 +33,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// An attempt begins now. Returns its number, from 0, for [`Connection::open_with`](crate::Connection::open_with).
+    /// An attempt begins now. Returns its number, from 0, for
+    /// [`Connection::open_with`](crate::Connection::open_with).
     pub fn begin(&mut self, now_ns: u64) -> usize {
         let number = self.begun;
         self.begun += 1;
@@ -41,8 +42,9 @@ impl Retry {
         number
     }
 
-    /// The attempt failed now. The pause before the next is to be [drawn](draw_pause) from zero to what this returns: up to
-    /// 100 ms, doubling to up to 5 s; up to 100 ms after a server that shuts down. `None`: a new attempt is of no use.
+    /// The attempt failed now. The pause before the next is to be [drawn](draw_pause) from zero to what this
+    /// returns: up to 100 ms, doubling to up to 5 s; up to 100 ms after a server that shuts down. `None`: a
+    /// new attempt is of no use.
     pub fn failed(&mut self, now_ns: u64, error: &Error) -> Option<Duration> {
         if !error.is_temporary() {
             return None;

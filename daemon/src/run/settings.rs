@@ -1,5 +1,5 @@
-//! What `monolock run` is told. A flag that is the same for a whole machine has a variable: flag beats variable beats
-//! default.
+//! What `monolock run` is told. A flag that is the same for a whole machine has a variable: flag beats
+//! variable beats default.
 
 use std::env;
 use std::ffi::OsString;

@@ -39,8 +39,8 @@ pub(crate) struct TlsFiles {
 impl TlsArgs {
     /// What flags and variables name; `None` for a plain connection.
     ///
-    /// The variables of certificate and key are the server's too. They mean ours only beside a CA, which is no setting of
-    /// the server's.
+    /// The variables of certificate and key are the server's too. They mean ours only beside a CA, which is
+    /// no setting of the server's.
     ///
     /// # Errors
     ///
