@@ -24,6 +24,7 @@ mod ops;
 mod peer;
 mod reload;
 mod run;
+mod runtime;
 mod server;
 mod settings;
 mod shard;

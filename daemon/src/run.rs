@@ -27,16 +27,15 @@ mod words;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use client::{Alarm, Config, Connection, Event, boottime_ns};
 use protocol::Token;
-use tokio::runtime::Runtime;
 
 use crate::duration::parse_duration;
+use crate::runtime;
 use acquire::{Senses, acquire};
 use group::{Group, SignalError};
 use guard::{Ended, Guard};
@@ -61,9 +60,6 @@ const GROUP_POLL: Duration = Duration::from_millis(5);
 
 /// The guardian is told of new confirmations this many times a lease, which is four times as often as there is one.
 const TELL_DIVISOR: u64 = 16;
-
-/// Pairs of descriptors that a runtime takes at most: an epoll instance, its waker, and three sockets for signals.
-const RUNTIME_PAIRS: usize = 4;
 
 /// How a name is told from the command.
 const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
@@ -145,18 +141,11 @@ pub(crate) fn run(settings: &RunSettings) -> ExitCode {
             "the variable {name} is none of monolock's: mistyped? monolock run --help lists them"
         ));
     }
-    let runtime = match runtime() {
+    let runtime = match runtime::current_thread() {
         Ok(runtime) => runtime,
         Err(error) => return ExitCode::from(os_error(&voice, "starting", &error)),
     };
     ExitCode::from(runtime.block_on(run_until_done(settings, &voice)))
-}
-
-fn runtime() -> io::Result<Runtime> {
-    // Tokio panics where it gets none for its signals.
-    let descriptors: io::Result<Vec<_>> = (0..RUNTIME_PAIRS).map(|_| UnixStream::pair()).collect();
-    drop(descriptors?);
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 async fn run_until_done(settings: &RunSettings, voice: &Voice) -> u8 {

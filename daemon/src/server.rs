@@ -26,7 +26,7 @@ use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
 use crate::systemd::Manager;
 use crate::threads::Workers;
-use crate::{audit, exit, signals, vital};
+use crate::{audit, exit, runtime, signals, vital};
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);
@@ -111,9 +111,7 @@ pub(crate) struct Control {
 impl Control {
     /// Comes before the first thread, which would keep the parent's mask of signals.
     pub(crate) fn new() -> Result<Self, ServeError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
+        let runtime = runtime::current_thread()
             .map_err(|error| ServeError::System { what: "the control thread's runtime", error })?;
         let handled = || {
             let _context = runtime.enter();

@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 use protocol::LockName;
 
 use crate::settings::{self, AdminAddress};
-use crate::{exit, fail};
+use crate::{exit, fail, runtime};
 use api::Api;
 use problem::Problem;
 
@@ -59,13 +59,11 @@ struct LockArgs {
 
 /// Runs to the end.
 pub(crate) fn run(command: &Command) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime::current_thread() {
         Ok(runtime) => runtime,
         Err(error) => return fail(exit::OS_ERROR, &format!("starting: {error}")),
     };
     let done = runtime.block_on(done(command));
-    // A name look-up cannot be cancelled; nobody waits for it.
-    runtime.shutdown_background();
     match done {
         // A reader that has seen enough (`| head`) is no error.
         Ok(()) => ExitCode::SUCCESS,

@@ -209,3 +209,19 @@ fn every_help_has_the_statuses() {
         assert!(help.contains(command), "{help}");
     }
 }
+
+#[test]
+fn a_command_that_gets_no_more_open_files_says_so_and_does_not_panic() {
+    let mut codes = Vec::new();
+    // Below 4 the program itself cannot be loaded.
+    for files_max in 4..20 {
+        let command = monolock(&["locks", "--admin", "127.0.0.1:1"]);
+        let mut confined = std::process::Command::new("prlimit");
+        confined.arg(format!("--nofile={files_max}")).arg(command.get_program()).args(command.get_args());
+        let ended = confined.output().unwrap();
+        assert!(matches!(ended.status.code(), Some(69 | 71)), "{files_max}: {ended:?}");
+        assert_eq!(String::from_utf8(ended.stderr).unwrap().lines().count(), 1, "{files_max}");
+        codes.push(ended.status.code());
+    }
+    assert!(codes.contains(&Some(71)) && codes.ends_with(&[Some(69)]), "{codes:?}");
+}

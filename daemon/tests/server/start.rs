@@ -340,3 +340,15 @@ fn a_mistyped_variable_is_warned_of() {
     let server = Server::spawn(command);
     assert!(server.log()[0].contains("WARN") && server.log()[0].contains("MONOLOCK_LISTEN_ADRESS"));
 }
+
+#[test]
+fn a_server_that_gets_no_more_open_files_says_so_in_one_line_with_71_and_does_not_panic() {
+    // Below 4 the program itself cannot be loaded.
+    for files_max in 4..40 {
+        let mut command = Command::new("prlimit");
+        command.args([&format!("--nofile={files_max}"), MONOLOCK, "-listen", "127.0.0.1:0"]);
+        let (status, said) = run_to_end(&mut command);
+        assert_eq!(status.code(), Some(71), "{files_max}: {said}");
+        assert_eq!(said.lines().count(), 1, "{files_max}: {said}");
+    }
+}
