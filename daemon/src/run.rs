@@ -43,7 +43,7 @@ pub(crate) use guardian::GuardianArgs;
 use queue::{Patience, Queue, Talk};
 use settings::Wait;
 pub(crate) use settings::{RunSettings, SETTINGS};
-use signals::{Children, Signals};
+use signals::{Children, Inherited, Signals};
 use starter::Begun;
 pub(crate) use starter::StarterArgs;
 use vigil::Verdict;
@@ -125,7 +125,8 @@ pub(crate) struct RunArgs {
 
 /// Runs to the end; the status is CMD's, or one of those in [`status`].
 pub(crate) fn run(settings: &RunSettings) -> ExitCode {
-    let (voice, _flush) = match Voice::start() {
+    let started = Inherited::put_aside().and_then(|inherited| Ok((inherited, Voice::start()?)));
+    let (inherited, (voice, _flush)) = match started {
         Ok(started) => started,
         Err(error) => {
             // Nothing runs yet that this could keep up.
@@ -145,10 +146,10 @@ pub(crate) fn run(settings: &RunSettings) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return ExitCode::from(os_error(&voice, "starting", &error)),
     };
-    ExitCode::from(runtime.block_on(run_until_done(settings, &voice)))
+    ExitCode::from(runtime.block_on(run_until_done(settings, inherited, &voice)))
 }
 
-async fn run_until_done(settings: &RunSettings, voice: &Voice) -> u8 {
+async fn run_until_done(settings: &RunSettings, inherited: Inherited, voice: &Voice) -> u8 {
     let queue = settings.queue(boottime_ns());
     let RunSettings { acquire: wanted, address, .. } = settings;
     let config = match settings.tls.as_ref().map(tls::TlsFiles::read).transpose() {
@@ -159,7 +160,7 @@ async fn run_until_done(settings: &RunSettings, voice: &Voice) -> u8 {
             return status::USAGE;
         }
     };
-    let (mut signals, children, mut alarm) = match senses() {
+    let (mut signals, children, mut alarm) = match senses(inherited) {
         Ok(senses) => senses,
         Err(error) => return os_error(voice, "watching signals and time", &error),
     };
@@ -172,6 +173,7 @@ async fn run_until_done(settings: &RunSettings, voice: &Voice) -> u8 {
     let runner = Runner {
         guarded: None,
         settings,
+        inherited,
         voice,
         watch: Watch::new(wanted.lease, settings.kill_after.map(duration_ns)),
         connection,
@@ -197,8 +199,8 @@ impl RunSettings {
 }
 
 /// Made before anything else is done, so that no signal is missed.
-fn senses() -> io::Result<(Signals, Children, Alarm)> {
-    Ok((Signals::new()?, Children::new()?, Alarm::new()?))
+fn senses(inherited: Inherited) -> io::Result<(Signals, Children, Alarm)> {
+    Ok((Signals::new(inherited.ignored)?, Children::new()?, Alarm::new()?))
 }
 
 /// Brings to the watch what happens, and does what it says.
@@ -206,6 +208,7 @@ struct Runner<'a> {
     /// Before the connection, so that it also ends first when this is dropped by a panic.
     guarded: Option<Guarded>,
     settings: &'a RunSettings,
+    inherited: Inherited,
     voice: &'a Voice,
     watch: Watch,
     connection: Connection,
@@ -309,8 +312,8 @@ impl Runner<'_> {
 
     /// The order makes it safe: the group exists but does nothing, the guardian knows it, the guardian lets it go.
     fn start(&self, token: Token) -> io::Result<Guarded> {
-        let (leader, line) =
-            starter::spawn(&self.settings.command, self.settings.acquire.name.as_str(), token)?;
+        let name = self.settings.acquire.name.as_str();
+        let (leader, line) = starter::spawn(&self.settings.command, name, token, self.inherited)?;
         let group = Group::led_by(leader, line);
         let deadlines = self.watch.deadlines(self.connection.confirmed_ns());
         let connection = self.connection.as_fd().try_clone_to_owned()?;

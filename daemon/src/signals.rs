@@ -36,7 +36,6 @@ pub(crate) fn write_in_the_background() -> io::Result<()> {
 impl ParentsMask {
     /// Runs `start` under the parent's mask: a process that it starts gets the mask that it would have had without us.
     /// What comes meanwhile to this thread comes right after.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub(crate) fn lend<T>(&self, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let _back = TakenBack(self.0.thread_swap_mask(SigmaskHow::SIG_SETMASK)?);
         start()

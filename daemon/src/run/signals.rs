@@ -4,13 +4,32 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use dispositions::Ignored;
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
+
+use crate::signals::{self, ParentsMask};
 
 /// What is forwarded to the command, or ends the wait: whatever people and supervisors send to make a program stop or
 /// do something.
 const FORWARDED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2, Signal::ALARM];
+
+/// What the parent meant for the command: its mask of blocked signals, and the signals that it ignores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inherited {
+    pub(crate) mask: ParentsMask,
+    pub(crate) ignored: Ignored,
+}
+
+impl Inherited {
+    /// Keeps it for the command, and has the signals that we rely on come all the same. Before the first thread.
+    pub(crate) fn put_aside() -> io::Result<Self> {
+        dispositions::keep_children();
+        let relied_on: Vec<Signal> = FORWARDED.into_iter().chain([Signal::TSTP, Signal::CHILD]).collect();
+        Ok(Self { mask: signals::unblock(&relied_on)?, ignored: Ignored::at_start() })
+    }
+}
 
 /// Signals caught from here on.
 #[derive(Debug)]
@@ -24,10 +43,9 @@ impl Signals {
     /// Begins to catch them, on the current tokio runtime.
     ///
     /// What was ignored when we were started (nohup, a shell's background job) stays ignored, for the command too.
-    pub(crate) fn new() -> io::Result<Self> {
-        let ignored = ignored_mask(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    pub(crate) fn new(ignored: Ignored) -> io::Result<Self> {
         let mut forwarded = Vec::with_capacity(FORWARDED.len());
-        for number in FORWARDED.into_iter().filter(|&number| !is_in(ignored, number)) {
+        for number in FORWARDED.into_iter().filter(|number| !ignored.contains(number.as_raw())) {
             forwarded.push((number, signal(SignalKind::from_raw(number.as_raw()))?));
         }
         let stop = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
@@ -61,30 +79,5 @@ impl Children {
     /// Some child may have ended since the last call.
     pub(crate) async fn changed(&mut self) {
         self.0.recv().await;
-    }
-}
-
-/// The mask of ignored signals in a `/proc/PID/status`; zero when it is not there.
-fn ignored_mask(status: &str) -> u64 {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
-fn is_in(mask: u64, signal: Signal) -> bool {
-    mask & (1 << (signal.as_raw() - 1)) != 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ignored_signals_are_read_from_the_status_file() {
-        let mask =
-            ignored_mask("Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\nSigCgt:\t0\n");
-        assert!(is_in(mask, Signal::HUP));
-        assert!(is_in(mask, Signal::PIPE));
-        assert!(!is_in(mask, Signal::INT));
-        assert_eq!(ignored_mask(""), 0);
     }
 }

@@ -4,14 +4,17 @@
 //! go. exec may hang (it reads a file, and a file may be on a network that is gone): it hangs there and nowhere else.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode};
 
+use dispositions::Ignored;
+use nix::unistd::execvp;
 use protocol::Token;
 use rustix::cmsg_space;
 use rustix::net::{
@@ -21,6 +24,7 @@ use rustix::net::{
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
+use super::signals::Inherited;
 use super::{THIS_PROGRAM, status};
 
 /// The subcommand's name.
@@ -38,6 +42,9 @@ const BEGUN: u8 = b'b';
 /// `run-starter`: not for people.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StarterArgs {
+    /// What the command ignores, as [`Ignored::bits`].
+    #[arg(long, default_value_t = 0)]
+    ignored: u64,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -89,18 +96,25 @@ impl Line {
 }
 
 /// Makes a process that waits to become the command, in a group of its own.
-pub(crate) fn spawn(command: &[OsString], name: &str, token: Token) -> io::Result<(Child, Line)> {
+pub(crate) fn spawn(
+    command: &[OsString],
+    name: &str,
+    token: Token,
+    inherited: Inherited,
+) -> io::Result<(Child, Line)> {
     let (ours, theirs) = UnixStream::pair()?;
     send_input(&ours)?;
-    let leader = Command::new(THIS_PROGRAM)
+    let mut starter = Command::new(THIS_PROGRAM);
+    starter
         .arg0("monolock")
-        .args([NAME, "--"])
+        .args([NAME, "--ignored", &inherited.ignored.bits().to_string(), "--"])
         .args(command)
         .env("MONOLOCK_LOCK", name)
         .env("MONOLOCK_TOKEN", token.to_string())
         .stdin(OwnedFd::from(theirs))
-        .process_group(0)
-        .spawn()?;
+        .process_group(0);
+    // A starter relies on no signal, and the command keeps its mask.
+    let leader = inherited.mask.lend(|| starter.spawn())?;
     ours.set_nonblocking(true)?;
     Ok((leader, Line { stream: ours, heard: Vec::new() }))
 }
@@ -113,24 +127,26 @@ pub(crate) fn let_go(line: impl AsFd) -> io::Result<()> {
 
 /// The starter itself.
 pub(crate) fn start(args: &StarterArgs) -> ExitCode {
-    match become_command(&args.command) {
+    match become_command(args) {
         Ok(never) => match never {},
         // Nobody hears more: `monolock run` is gone, or has been told.
         Err(error) => ExitCode::from(status::of_spawn_error(&error)),
     }
 }
 
-fn become_command(command: &[OsString]) -> io::Result<Infallible> {
+fn become_command(StarterArgs { ignored, command }: &StarterArgs) -> io::Result<Infallible> {
     let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     dup2_stdin(receive_input(&line)?)?;
     // Should both `monolock run` and the guardian be killed, this at least ends with them.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     line.read_exact(&mut [0])?;
+    let words = command.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<Vec<_>, _>>()?;
     line.write_all(&[BEGUN])?;
-    let error = Command::new(&command[0]).args(&command[1..]).exec();
-    let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
-    line.write_all(&errno.to_ne_bytes())?;
-    Err(error)
+    // Not by std, which gives SIGPIPE its default.
+    Ignored::from_bits(*ignored).apply();
+    let Err(errno) = execvp(&words[0], &words);
+    line.write_all(&(errno as i32).to_ne_bytes())?;
+    Err(errno.into())
 }
 
 /// Hands our standard input over: a starter's own is the line.

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::harness::Server;
 use crate::runs::{
-    DEFAULT_SIGNALS, LONG, LONG_LEASE, Run, locked, monolock_run, reporting, wait_until_stopped,
+    DEFAULT_SIGNALS, LONG, LONG_LEASE, Run, locked, monolock_run, reporting, run_to_end, wait_until_stopped,
 };
 
 /// Reports each signal by its name until its input ends.
@@ -128,4 +128,59 @@ fn the_command_starts_with_the_signals_that_any_command_has() {
     let mut command = monolock_run(&["--address", &server.address.to_string(), "lock", "--"]);
     let locked = command.args(look).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&locked.stdout), String::from_utf8_lossy(&alone.stdout));
+}
+
+/// `monolock run` of a command after env(1) has changed what it is started with.
+fn under(server: &Server, changes: &[&str], command: &[&str]) -> Command {
+    let run = locked(server.address, LONG, "lock", command);
+    let mut env = Command::new("env");
+    env.arg(DEFAULT_SIGNALS).args(changes).args(run.get_args().skip(1));
+    env
+}
+
+#[test]
+fn a_run_whose_parent_blocked_or_ignored_signals_ends_with_its_command_and_can_be_stopped() {
+    let server = Server::start();
+    for change in ["--block-signal=CHLD", "--ignore-signal=CHLD", "--block-signal"] {
+        let ended = run_to_end(under(&server, &[change], &["sh", "-c", "exit 7"]));
+        assert_eq!((ended.code, &*ended.stderr), (Some(7), ""), "{change}");
+        server.wait_for_metric("monolock_locks_held", 0.0);
+    }
+    let (_holder, _) = server.hold("lock", LONG_LEASE);
+    let mut waiting = Run::start(under(&server, &["--block-signal=TERM"], &["echo", "it ran"]));
+    server.wait_for_metric("monolock_waiters", 1.0);
+    waiting.signal(Signal::TERM);
+    assert_eq!(waiting.ended().code, Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_guardian_stops_the_command_whatever_signals_the_parent_blocked() {
+    let server = Server::start();
+    let script = reporting("echo ready; exec cat");
+    let mut run =
+        Run::start(under(&server, &["--block-signal", "--ignore-signal=CHLD"], &["sh", "-c", &script]));
+    run.line();
+    run.signal(Signal::KILL);
+    run.report_end();
+    run.nothing_is_left();
+}
+
+#[test]
+fn the_command_has_the_signal_mask_and_the_ignored_signals_that_it_would_have_had_alone() {
+    let server = Server::start();
+    let look = ["grep", "Sig[BI]", "/proc/self/status"];
+    for changes in [
+        &["--default-signal"][..],
+        &["--ignore-signal=PIPE"],
+        &["--ignore-signal=CHLD", "--block-signal=CHLD,TERM,USR2"],
+        &["--ignore-signal=HUP,INT,QUIT,TSTP,TTIN,TTOU,WINCH,PIPE", "--block-signal"],
+        &["--ignore-signal", "--block-signal=PIPE"],
+    ] {
+        let mut alone = Command::new("env");
+        alone.arg(DEFAULT_SIGNALS).args(changes).args(look);
+        let alone = String::from_utf8(alone.output().unwrap().stdout).unwrap();
+        assert_eq!(alone.lines().count(), 2, "{alone}");
+        let ended = run_to_end(under(&server, changes, &look));
+        assert_eq!(String::from_utf8(ended.stdout).unwrap(), alone, "{changes:?}");
+    }
 }
