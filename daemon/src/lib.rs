@@ -51,6 +51,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::CheckConfig(reading)) => check::check(&reading),
         Ok(Invocation::Operator(command)) => cli::run(&command),
         Ok(Invocation::Run(settings)) => run::run(&settings),
+        Ok(Invocation::RunKeeper(settings)) => run::keep_for_front(&settings),
         Ok(Invocation::RunStarter(args)) => run::starter::start(&args),
         Ok(Invocation::RunGuardian(args)) => run::guardian::guard(&args),
         Err(Ending::Information(text)) => {

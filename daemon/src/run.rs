@@ -1,19 +1,22 @@
 //! `monolock run`: a command that runs for as long as a lock is held.
 //!
-//! Until the lock is held, [`queue`] decides and [`acquire`] does. From then on [`watch`] decides; [`starter`], [`group`] and
-//! [`signals`] do. A second process, the [`guardian`], stops the command when this one does not. The connection is kept until
-//! the command's group is gone: closing it makes the server pass the lock on. Nothing here writes to standard error itself,
-//! which may block; the [`voice`] does.
+//! Until the lock is held, [`queue`] decides and [`acquire`] does. From then on [`watch`] decides; [`starter`], [`group`], [`kin`]
+//! and [`signals`] do. A second process, the [`guardian`], stops the command when this one does not; at a terminal a third one,
+//! the [`front`], is the shell's job. The connection is kept until all of the command is gone: closing it makes the server pass
+//! the lock on. Nothing here writes to standard error itself, which may block; the [`voice`] does.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod acquire;
 mod address;
+mod front;
 mod group;
 mod guard;
 pub(crate) mod guardian;
+mod kin;
 mod members;
 mod order;
 mod queue;
+mod relay;
 mod settings;
 mod signals;
 pub(crate) mod starter;
@@ -27,19 +30,23 @@ mod words;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use client::{Alarm, Config, Connection, Event, boottime_ns};
 use protocol::Token;
+use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use crate::duration::parse_duration;
 use crate::runtime;
 use acquire::{Senses, acquire};
-use group::{Group, SignalError};
+use front::{Need, ToFront};
+use group::Group;
 use guard::{Ended, Guard};
 pub(crate) use guardian::GuardianArgs;
+use kin::Kin;
 use queue::{Patience, Queue, Talk};
 use settings::Wait;
 pub(crate) use settings::{RunSettings, SETTINGS};
@@ -54,7 +61,7 @@ use words::Subject;
 /// What is executed for the other processes: the very file that runs, also if its path has another one by now.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// How often a group whose leader has ended is asked whether somebody is left. Nothing else reports that, and a look
+/// How often it is asked who is left of a command that has ended or was killed. Nothing else reports that, and a look
 /// at /proc takes some 0.6 ms on a machine with 90 processes.
 const GROUP_POLL: Duration = Duration::from_millis(5);
 
@@ -67,10 +74,11 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 
 /// Runs a command for as long as a lock is held.
 ///
-/// Waits in the lock's queue, then runs CMD in a process group of its own, with the lock's name in MONOLOCK_LOCK and
-/// the fencing token of this grant in MONOLOCK_TOKEN. If the claim is lost, the group gets SIGTERM, and SIGKILL in
-/// time to be dead 0.9 × lease after the claim's last confirmation. What CMD leaves running in its group when it ends
-/// gets SIGTERM, and SIGKILL a second later; then the lock is released. Who leaves the group (setsid) is not stopped.
+/// Waits in the lock's queue, then runs CMD with the lock's name in MONOLOCK_LOCK and the fencing token of this grant in
+/// MONOLOCK_TOKEN. If the claim is lost, CMD and all that descends from it get SIGTERM, and SIGKILL in time to be dead
+/// 0.9 × lease after the claim's last confirmation. What CMD leaves running when it ends gets SIGTERM, and SIGKILL a second
+/// later; then the lock is released. That includes who left CMD's process group (setsid, timeout, a daemon): what is to
+/// outlive CMD is started by the service manager. What cannot be stopped (another user's, or stuck in the kernel) is named.
 ///
 /// While it waits, it connects again when the server restarts or cannot be reached: after 0.1 s at first, 5 s at
 /// last, at the end of the queue. It goes on until --wait is over, or without it for ever; a refusal for good and a
@@ -79,13 +87,16 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 ///
 /// At a terminal it tells what it waits for. Elsewhere it only says what is wrong; -v says everything.
 ///
-/// A second process (`monolock run-guardian`) does the same when `monolock run` is stopped or late, and kills the
-/// group at once when `monolock run` is killed. If the guardian is killed, `monolock run` stops CMD (status 70). If
-/// both are, the kernel kills CMD itself; children of CMD go on.
+/// At a terminal CMD belongs to the shell's job, as if it had been started alone: it may read the terminal, and Ctrl-C,
+/// Ctrl-Z, fg and bg reach it. A stopped CMD keeps the lock, and a line says so. A stopped job that still waits keeps its place;
+/// a turn that comes meanwhile goes to the next in the line. Elsewhere CMD has a process group of its own.
 ///
-/// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to the group; while waiting they end the wait.
-/// Ctrl-Z has no effect, since a stopped `monolock run` could not keep its claim. CMD's group is never the terminal's
-/// foreground group: a CMD that reads from the terminal is stopped by it; give it </dev/null.
+/// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to CMD's group; while waiting they end the wait. CMD starts with
+/// the signals blocked and ignored that it would have alone.
+///
+/// A second process (`monolock run-guardian`) stops CMD when `monolock run` is stopped or late, and kills all at once when
+/// `monolock run` is killed; who left CMD's group is then known by the two variables. If the guardian is killed, `monolock run`
+/// stops CMD (status 70). If both are, the kernel kills CMD itself; children of CMD go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = status::HELP, override_usage = USAGE)]
 pub(crate) struct RunArgs {
@@ -125,15 +136,40 @@ pub(crate) struct RunArgs {
 
 /// Runs to the end; the status is CMD's, or one of those in [`status`].
 pub(crate) fn run(settings: &RunSettings) -> ExitCode {
+    if let Err(error) = std::fs::metadata(THIS_PROGRAM) {
+        return cannot_start(&format!("it needs /proc, where {THIS_PROGRAM} cannot be found: {error}"));
+    }
+    match Need::of_this_process() {
+        // The first argument after the program's name is this subcommand's.
+        Some(need) => front::stand(&need, std::env::args_os().skip(2))
+            .unwrap_or_else(|error| cannot_start(&format!("starting its keeper: {error}"))),
+        None => keep(settings, None),
+    }
+}
+
+/// The same as a front's keeper.
+pub(crate) fn keep_for_front(settings: &RunSettings) -> ExitCode {
+    match ToFront::take() {
+        Ok(front) => keep(settings, Some(front)),
+        Err(error) => cannot_start(&format!("hearing of its front: {error}")),
+    }
+}
+
+/// Nothing runs yet that a blocked standard error could keep up.
+fn cannot_start(problem: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "monolock run: {problem}");
+    ExitCode::from(status::OS_ERROR)
+}
+
+fn keep(settings: &RunSettings, front: Option<ToFront>) -> ExitCode {
     let started = Inherited::put_aside().and_then(|inherited| Ok((inherited, Voice::start()?)));
-    let (inherited, (voice, _flush)) = match started {
+    let (mut inherited, (voice, _flush)) = match started {
         Ok(started) => started,
-        Err(error) => {
-            // Nothing runs yet that this could keep up.
-            let _ = writeln!(io::stderr(), "monolock run: starting: {error}");
-            return ExitCode::from(status::OS_ERROR);
-        }
+        Err(error) => return cannot_start(&format!("starting: {error}")),
     };
+    if let Some(front) = &front {
+        inherited.ignored = front.ignored;
+    }
     let last_words = voice.clone();
     // The group is killed after these: they must not block either.
     panic::set_hook(Box::new(move |panic| last_words.say(format_args!("{panic}"))));
@@ -146,10 +182,14 @@ pub(crate) fn run(settings: &RunSettings) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return ExitCode::from(os_error(&voice, "starting", &error)),
     };
-    ExitCode::from(runtime.block_on(run_until_done(settings, inherited, &voice)))
+    ExitCode::from(runtime.block_on(run_until_done(settings, (inherited, front), &voice)))
 }
 
-async fn run_until_done(settings: &RunSettings, inherited: Inherited, voice: &Voice) -> u8 {
+async fn run_until_done(
+    settings: &RunSettings,
+    (inherited, front): (Inherited, Option<ToFront>),
+    voice: &Voice,
+) -> u8 {
     let queue = settings.queue(boottime_ns());
     let RunSettings { acquire: wanted, address, .. } = settings;
     let config = match settings.tls.as_ref().map(tls::TlsFiles::read).transpose() {
@@ -160,12 +200,12 @@ async fn run_until_done(settings: &RunSettings, inherited: Inherited, voice: &Vo
             return status::USAGE;
         }
     };
-    let (mut signals, children, mut alarm) = match senses(inherited) {
+    let (mut signals, mut children, mut alarm) = match senses(&inherited, front) {
         Ok(senses) => senses,
         Err(error) => return os_error(voice, "watching signals and time", &error),
     };
     let subject = Subject { name: wanted.name.as_str(), address, patience: queue.patience() };
-    let senses = Senses { signals: &mut signals, alarm: &mut alarm };
+    let senses = Senses { signals: &mut signals, children: &mut children, alarm: &mut alarm };
     let (connection, token) = match acquire(&config, wanted, queue, senses, (voice, &subject)).await {
         Ok(acquired) => acquired,
         Err(code) => return code,
@@ -199,8 +239,8 @@ impl RunSettings {
 }
 
 /// Made before anything else is done, so that no signal is missed.
-fn senses(inherited: Inherited) -> io::Result<(Signals, Children, Alarm)> {
-    Ok((Signals::new(inherited.ignored)?, Children::new()?, Alarm::new()?))
+fn senses(inherited: &Inherited, front: Option<ToFront>) -> io::Result<(Signals, Children, Alarm)> {
+    Ok((Signals::new(inherited, front)?, Children::new()?, Alarm::new()?))
 }
 
 /// Brings to the watch what happens, and does what it says.
@@ -221,7 +261,7 @@ struct Runner<'a> {
     children_changed: bool,
 }
 
-/// The command's group and who guards it.
+/// The command and who guards it.
 struct Guarded {
     group: Group,
     guard: Guard,
@@ -229,16 +269,16 @@ struct Guarded {
 
 impl Runner<'_> {
     async fn drive(mut self, token: Token) -> u8 {
-        match self.start(token) {
+        match self.start(token).await {
             Ok(guarded) => self.guarded = Some(guarded),
             Err(error) => return os_error(self.voice, "starting the command", &error),
         }
         loop {
             match self.next_step().await {
                 Step::Wait => {}
-                Step::Forward(signal) => self.act(|group| group.forward(signal)),
-                Step::Terminate => self.act(Group::terminate),
-                Step::Kill => self.act(Group::kill),
+                Step::Forward(signal) => self.group().forward(signal),
+                Step::Terminate => self.stop(Group::terminate),
+                Step::Kill => self.stop(Group::kill),
                 Step::Finish(code) => return self.finish(code).await,
             }
             if let Some(Guarded { guard, .. }) = &mut self.guarded {
@@ -249,7 +289,7 @@ impl Runner<'_> {
 
     /// The claim comes first: what happened together with its loss happened too late.
     async fn next_step(&mut self) -> Step {
-        let left_over = self.guarded.as_ref().is_some_and(|guarded| guarded.group.leader_ended());
+        let left_over = self.guarded.as_ref().is_some_and(|guarded| guarded.group.is_ending());
         let (watch, voice) = (&mut self.watch, self.voice);
         let tell_ns = boottime_ns() + self.tell_ns;
         let wake_ns = watch.wake_ns().map_or(tell_ns, |wake_ns| wake_ns.min(tell_ns));
@@ -263,7 +303,14 @@ impl Runner<'_> {
                 Event::Waiting | Event::Acquired(_) => unreachable!("the lock was acquired already"),
             },
             () = self.alarm.wait_until(wake_ns) => watch.alarm(boottime_ns()),
-            signal = self.signals.next() => watch.signal(signal),
+            signal = self.signals.next() => match signal {
+                Signal::KILL => watch.deserted(boottime_ns()),
+                Signal::CONT => {
+                    self.group().go_on();
+                    Step::Wait
+                }
+                signal => watch.signal(signal),
+            },
             () = std::future::ready(()), if self.children_changed => self.look_at_children(),
             () = self.children.changed() => {
                 self.children_changed = true;
@@ -273,10 +320,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Who of the two processes has ended, one at a time.
+    /// What became of the children, one at a time.
     fn look_at_children(&mut self) -> Step {
         let Guarded { group, guard } = self.guarded.as_mut().expect("there are children");
-        if let Some(mut code) = group.try_end() {
+        if let Some(ended) = group.try_end() {
+            if ended.signal().is_some() {
+                self.signals.restore_terminal();
+            }
+            let mut code = status::of_command(ended);
             if let Begun::Failed(error) = group.begun() {
                 self.voice.say(format_args!("cannot run {}: {error}", self.settings.command[0].display()));
                 code = status::of_spawn_error(&error);
@@ -298,10 +349,30 @@ impl Runner<'_> {
                 self.watch.unguarded(boottime_ns())
             }
             None => {
-                self.children_changed = false;
+                self.children_changed = self.look_at_others();
                 Step::Wait
             }
         }
+    }
+
+    /// A stop of the command, and the end of an orphan. Whether there may be more.
+    fn look_at_others(&mut self) -> bool {
+        let Guarded { group, guard } = self.guarded.as_mut().expect("there are children");
+        if group.try_stop() {
+            let (name, address) = (self.settings.acquire.name.as_str(), &self.settings.address);
+            let how = match self.signals.group_of_job() {
+                Some(_) => "fg continues it".to_owned(),
+                None => format!("SIGCONT to process {} continues it", group.id()),
+            };
+            self.voice
+                .say(format_args!("the command is stopped and keeps {name:?} at {address} locked: {how}"));
+            self.signals.command_stopped(group.id());
+        }
+        let orphan = members::ended_child().filter(|child| ![group.id(), guard.id()].contains(child));
+        orphan.is_some_and(|orphan| {
+            members::reap(orphan);
+            true
+        })
     }
 
     /// The end, if the group is gone, and else this step.
@@ -311,27 +382,51 @@ impl Runner<'_> {
     }
 
     /// The order makes it safe: the group exists but does nothing, the guardian knows it, the guardian lets it go.
-    fn start(&self, token: Token) -> io::Result<Guarded> {
+    async fn start(&mut self, token: Token) -> io::Result<Guarded> {
         let name = self.settings.acquire.name.as_str();
-        let (leader, line) = starter::spawn(&self.settings.command, name, token, self.inherited)?;
-        let group = Group::led_by(leader, line);
+        set_child_subreaper(Some(getpid()))?;
+        let job = self.signals.group_of_job();
+        let (leader, line) = starter::spawn(&self.settings.command, name, token, (self.inherited, job))?;
+        let id = Pid::from_child(&leader);
+        let group = job.unwrap_or(id);
+        let mut guarded = Group::led_by(leader, line, Kin::new(id, group, Some(getpid()), None));
+        for signal in self.signals.command_exists().await {
+            guarded.forward(signal);
+        }
         let deadlines = self.watch.deadlines(self.connection.confirmed_ns());
         let connection = self.connection.as_fd().try_clone_to_owned()?;
-        let guard = Guard::spawn(group.id(), group.line_for_guardian()?, connection, deadlines)?;
-        Ok(Guarded { group, guard })
+        let command = guard::Command { leader: id, group, name, token };
+        let guard = Guard::spawn(&command, guarded.line_for_guardian()?, connection, deadlines)?;
+        guarded.has_guardian(guard.id());
+        Ok(Guarded { group: guarded, guard })
     }
 
-    fn act(&mut self, act: impl FnOnce(&mut Group) -> Result<(), SignalError>) {
-        let guarded = self.guarded.as_mut().expect("the watch orders this only after the start");
-        if let Err(error) = act(&mut guarded.group) {
-            self.voice.say(format_args!("{error}"));
+    fn group(&mut self) -> &mut Group {
+        &mut self.guarded.as_mut().expect("the watch orders this only after the start").group
+    }
+
+    fn stop(&mut self, stop: impl FnOnce(&mut Group)) {
+        stop(self.group());
+        for process in self.group().newly_out_of_reach() {
+            self.voice.say(format_args!(
+                "process {} ({}) runs as another user and cannot be stopped: it may go on without the lock",
+                process.pid.as_raw_pid(),
+                process.name()
+            ));
         }
     }
 
     /// The lock first, for whoever waits for it. The group's number is given back when the guardian has left and nobody
     /// signals it any more.
     async fn finish(self, code: u8) -> u8 {
-        let Self { guarded, connection, mut children, .. } = self;
+        let Self { mut guarded, connection, mut children, .. } = self;
+        for process in guarded.iter_mut().flat_map(|guarded| guarded.group.left()) {
+            self.voice.say(format_args!(
+                "process {} ({}) did not end by SIGKILL in a second: it may go on without the lock",
+                process.pid.as_raw_pid(),
+                process.name()
+            ));
+        }
         // The guardian has it open too; a connection that is gone already needs no end.
         let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Both);
         drop(connection);

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 use client::{Alarm, Config, Connection, Error, Event, boottime_ns, draw_pause};
 use protocol::{Acquire, Token};
 
+use super::members;
 use super::queue::{Queue, Step};
-use super::signals::Signals;
+use super::signals::{Children, Signals};
 use super::status;
 use super::voice::Voice;
 use super::words::Subject;
@@ -15,6 +16,7 @@ use super::words::Subject;
 /// What a wait listens to.
 pub(crate) struct Senses<'a> {
     pub(crate) signals: &'a mut Signals,
+    pub(crate) children: &'a mut Children,
     pub(crate) alarm: &'a mut Alarm,
 }
 
@@ -47,6 +49,15 @@ pub(crate) async fn acquire(
             (Step::Wait, same) => link = same,
             (Step::Dial(attempt), _) => link = Link::dial(config, acquire, attempt),
             (Step::HangUp, _) => link = Link::Down,
+            // A command would run, or stand still with the lock, where its user believes that all is stopped.
+            (Step::Run(_), Link::Up(connection)) if senses.signals.is_job_stopped() => {
+                drop(connection);
+                voice.say(format_args!("{}", subject.passed_on()));
+                senses.signals.job_goes_on().await.map_err(status::of_signal)?;
+                link = Link::Down;
+                step = queue.again(boottime_ns());
+                continue;
+            }
             (Step::Run(token), Link::Up(connection)) => return Ok((*connection, token)),
             (Step::Run(_), Link::Down | Link::Dialling(_)) => unreachable!("a grant comes over a connection"),
             (Step::Finish(code), _) => return Err(code),
@@ -60,6 +71,13 @@ pub(crate) async fn acquire(
             },
             () = senses.alarm.wait_until(wake_ns.unwrap_or(u64::MAX)), if wake_ns.is_some() => {
                 queue.alarm(boottime_ns())
+            }
+            () = senses.children.changed() => {
+                // None is ours: the first process of a container gets all orphans.
+                while let Some(orphan) = members::ended_child() {
+                    members::reap(orphan);
+                }
+                Step::Wait
             }
             signal = senses.signals.next() => return Err(status::of_signal(signal)),
         };

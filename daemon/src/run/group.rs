@@ -1,58 +1,53 @@
-//! The command's process group.
+//! The command, as its parent knows it: its process, and those that came from it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
+use super::kin::Kin;
+use super::members::{self, Process};
 use super::starter::{Begun, Line};
-use super::{members, status};
 
-/// A signal that reached nobody.
-#[derive(Debug, thiserror::Error)]
-#[error("signal {signal} to group {group}: {error}")]
-pub(crate) struct SignalError {
-    signal: i32,
-    group: i32,
-    error: Errno,
-}
-
-/// Sends a signal to everybody in a group, best effort: who changed its user may be out of reach.
-pub(crate) fn signal(group: Pid, signal: Signal) -> Result<(), SignalError> {
-    match kill_process_group(group, signal) {
-        Ok(()) | Err(Errno::SRCH) => Ok(()),
-        Err(error) => Err(SignalError { signal: signal.as_raw(), group: group.as_raw_pid(), error }),
-    }
-}
-
-/// Asks a group to end by this signal, and to go on: who is stopped, by reading from the terminal for one, hears of it
-/// only then.
-pub(crate) fn ask_to_end(group: Pid, by: Signal) -> Result<(), SignalError> {
-    signal(group, by).and(signal(group, Signal::CONT))
-}
-
-/// A group that the command leads. Its number stays its own: the leader is not reaped before [`Group::release`].
+/// A command and all that came from it. Its number stays its own: the leader is not reaped before [`Group::release`].
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,
     leader: Child,
     line: Line,
+    kin: Kin,
     leader_ended: bool,
-    gone: bool,
+    stage: Stage,
+    /// Who is known not to be signalled by us.
+    out_of_reach: Vec<Process>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// Asked to end.
+    Asked,
+    Killed,
+    Gone,
 }
 
 impl Group {
-    /// The group of a process that leads it.
-    pub(crate) fn led_by(leader: Child, line: Line) -> Self {
-        Self { id: Pid::from_child(&leader), leader, line, leader_ended: false, gone: false }
+    /// What a process leads.
+    pub(crate) fn led_by(leader: Child, line: Line, kin: Kin) -> Self {
+        let (leader_ended, stage, out_of_reach) = (false, Stage::Running, Vec::new());
+        Self { id: Pid::from_child(&leader), leader, line, kin, leader_ended, stage, out_of_reach }
     }
 
-    /// Its number.
+    /// The leader's number.
     pub(crate) fn id(&self) -> Pid {
         self.id
+    }
+
+    /// From here on there is a guardian, who is none of the command's.
+    pub(crate) fn has_guardian(&mut self, guardian: Pid) {
+        self.kin.has_guardian(guardian);
     }
 
     /// What the guardian lets the command go by.
@@ -65,59 +60,99 @@ impl Group {
         self.line.begun()
     }
 
-    /// Whether the command is known to have ended.
-    pub(crate) fn leader_ended(&self) -> bool {
-        self.leader_ended
+    /// Whether it is to be looked at who is left: nobody tells that.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.leader_ended || self.stage == Stage::Killed
     }
 
-    /// The exit status of the command, if it has ended and nobody was told yet.
-    pub(crate) fn try_end(&mut self) -> Option<u8> {
+    /// How the command ended, if it has and nobody was told yet.
+    pub(crate) fn try_end(&mut self) -> Option<ExitStatus> {
         if self.leader_ended {
             return None;
         }
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let ended = waitid(WaitId::Pid(self.id), look).expect("our child, waited for by nobody else")?;
         self.leader_ended = true;
-        Some(status::of_command(exit_status(&ended)))
+        Some(exit_status(&ended))
     }
 
-    /// Whether nobody is left but zombies.
-    pub(crate) fn is_gone(&mut self) -> bool {
-        if !self.gone && !members::lives(self.id) {
-            // For whoever was forked during the look.
-            let _ = self.kill();
-            self.gone = true;
+    /// Whether the command was stopped since the last look, and not in order to end it.
+    pub(crate) fn try_stop(&mut self) -> bool {
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let is_stopped = matches!(waitid(WaitId::Pid(self.id), look), Ok(Some(_)));
+        is_stopped && self.stage == Stage::Running && !self.leader_ended
+    }
+
+    /// Continues a command that is stopped: it may have left its job's group, which the shell continues.
+    pub(crate) fn go_on(&mut self) {
+        if !self.leader_ended && members::is_stopped(self.id) {
+            self.kin.forward(Signal::CONT);
         }
-        self.gone
     }
 
-    /// Gives the group's number back. Nobody may signal it any more.
+    /// Whether nobody is left but zombies. Who is left is reminded of what was ordered last.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        if self.stage != Stage::Gone && self.kin.is_gone() {
+            // For whoever was forked during the look.
+            self.kin.kill_group();
+            self.stage = Stage::Gone;
+        }
+        match self.stage {
+            Stage::Asked => self.kin.ask_orphans(),
+            Stage::Killed => self.kin.kill(),
+            Stage::Running | Stage::Gone => {}
+        }
+        self.stage == Stage::Gone
+    }
+
+    /// Who is left, and was not told to be out of reach.
+    pub(crate) fn left(&mut self) -> Vec<Process> {
+        let mut living = if self.stage == Stage::Gone { Vec::new() } else { self.kin.look() };
+        living.retain(|process| !self.out_of_reach.iter().any(|known| known.is(process)));
+        living
+    }
+
+    /// Who cannot be signalled by us, each one once.
+    pub(crate) fn newly_out_of_reach(&mut self) -> Vec<Process> {
+        let mut found = Kin::out_of_reach(&self.left());
+        found.retain(|process| !self.out_of_reach.iter().any(|known| known.is(process)));
+        self.out_of_reach.extend(&found);
+        found
+    }
+
+    /// Gives the leader's number back. Nobody may signal it any more.
     pub(crate) fn release(mut self) {
-        self.gone = true;
+        self.stage = Stage::Gone;
         if self.leader_ended {
             let _ = self.leader.wait();
         }
     }
 
     /// Passes a signal on.
-    pub(crate) fn forward(&mut self, by: Signal) -> Result<(), SignalError> {
-        if self.gone {
-            Ok(())
+    pub(crate) fn forward(&mut self, by: Signal) {
+        if self.stage == Stage::Gone {
         } else if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&by) {
-            ask_to_end(self.id, by)
+            self.kin.ask(by);
         } else {
-            signal(self.id, by)
+            self.kin.forward(by);
         }
     }
 
-    /// Asks the group to end.
-    pub(crate) fn terminate(&mut self) -> Result<(), SignalError> {
-        self.forward(Signal::TERM)
+    /// Asks everybody to end.
+    pub(crate) fn terminate(&mut self) {
+        self.forward(Signal::TERM);
+        if self.stage == Stage::Running {
+            self.stage = Stage::Asked;
+            self.kin.ask_orphans();
+        }
     }
 
-    /// Ends the group.
-    pub(crate) fn kill(&mut self) -> Result<(), SignalError> {
-        self.forward(Signal::KILL)
+    /// Ends everybody.
+    pub(crate) fn kill(&mut self) {
+        if self.stage != Stage::Gone {
+            self.stage = Stage::Killed;
+            self.kin.kill();
+        }
     }
 }
 
@@ -130,7 +165,7 @@ fn exit_status(ended: &WaitIdStatus) -> ExitStatus {
 /// The command never runs without us, as far as we can help it: this covers a panic.
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = self.kill();
+        self.kill();
     }
 }
 
@@ -138,6 +173,7 @@ impl Drop for Group {
 mod tests {
     use super::*;
 
+    use rustix::process::kill_process_group;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
     use std::thread;
@@ -157,17 +193,18 @@ mod tests {
     #[test]
     fn a_group_of_zombies_is_gone_and_gets_no_signal_any_more() {
         let leader = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
-        let mut group = Group::led_by(leader, Line::to_nobody());
-        let id = group.id.as_raw_pid();
+        let id = Pid::from_child(&leader);
+        let mut group = Group::led_by(leader, Line::to_nobody(), Kin::new(id, id, None, None));
+        let id = id.as_raw_pid();
         let join = || Command::new("cat").process_group(id).stdin(Stdio::piped()).spawn().unwrap();
         // A zombie of ours keeps the number in use, so that a later process can stand for somebody else's group.
         let mut zombie = join();
-        group.kill().unwrap();
-        wait_for(|| group.try_end() == Some(128 + 9));
+        group.kill();
+        wait_for(|| group.try_end().is_some_and(|ended| ended.signal() == Some(9)));
         assert_eq!(kill_process_group(group.id, Signal::CONT), Ok(()), "its number is kept");
         wait_for(|| group.is_gone());
         let mut other = join();
-        group.terminate().unwrap();
+        group.terminate();
         group.release();
         drop(other.stdin.take());
         assert_eq!(other.wait().unwrap().code(), Some(0));

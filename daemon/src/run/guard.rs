@@ -3,12 +3,15 @@
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{self, Child};
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, SigmaskHow};
+use protocol::Token;
 use rustix::io::ioctl_fionbio;
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
 
+use super::kin::{LOCK_VARIABLE, TOKEN_VARIABLE};
 use super::order::{Deadlines, Order};
 use super::signals::Children;
 use super::vigil::Verdict;
@@ -16,6 +19,16 @@ use super::{THIS_PROGRAM, guardian};
 
 /// How long a guardian may take to leave once it was told so: it only has to wake up. Then it is killed.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// What a guardian has to know of a command.
+#[derive(Debug)]
+pub(crate) struct Command<'a> {
+    pub(crate) leader: Pid,
+    /// The group that it is in.
+    pub(crate) group: Pid,
+    pub(crate) name: &'a str,
+    pub(crate) token: Token,
+}
 
 /// A guardian and the pipe to it. Dropped without a farewell, the guardian kills the group.
 #[derive(Debug)]
@@ -36,11 +49,11 @@ pub(crate) enum Ended {
 }
 
 impl Guard {
-    /// Starts a guardian of this group, which lets the group's starter go, over this line, once it is ready. It holds the
-    /// connection open until the group is gone: when `monolock run` is killed, the kernel would close it, and the lock would
+    /// Starts a guardian of a command, which lets the command's starter go, over this line, once it is ready. It holds the
+    /// connection open until the command is gone: when `monolock run` is killed, the kernel would close it, and the lock would
     /// move while the guardian is still killing.
     pub(crate) fn spawn(
-        group: Pid,
+        guarded: &Command<'_>,
         line: OwnedFd,
         connection: OwnedFd,
         deadlines: Deadlines,
@@ -48,15 +61,28 @@ impl Guard {
         let (reader, mut orders) = io::pipe()?;
         ioctl_fionbio(&orders, true)?;
         orders.write_all(&Order::Watch(deadlines).encode())?;
-        let process = Command::new(THIS_PROGRAM)
+        let mut command = process::Command::new(THIS_PROGRAM);
+        command
             .arg0("monolock")
-            .args([guardian::NAME, &group.as_raw_pid().to_string()])
+            .args([guardian::NAME, "--keeper", &getpid().to_string()])
+            .args(["--group", &guarded.group.to_string(), &guarded.leader.to_string()])
+            .env(LOCK_VARIABLE, guarded.name)
+            .env(TOKEN_VARIABLE, guarded.token.to_string())
             .stdin(reader)
             .stdout(line)
             .stderr(connection)
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        // Until it has its own group it is in ours, where Ctrl-C is meant for the command.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let process = command.spawn();
+        before.thread_set_mask()?;
+        let process = process?;
         Ok(Self { process, orders, told: deadlines, ended: None })
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     /// Tells the guardian until when the group may go on, if that is news.

@@ -1,8 +1,8 @@
-//! The guardian: a process that stops the group when `monolock run` does not.
+//! The guardian: a process that stops the command when `monolock run`, its keeper, does not.
 //!
-//! It knows the group and a deadline on CLOCK_BOOTTIME, which `monolock run` moves on with every confirmation of the
-//! claim. [`Vigil`] decides. The group's number is safe to signal: `monolock run` does not reap the group's leader
-//! before its guardian has left.
+//! It knows the command and a deadline on CLOCK_BOOTTIME, which the keeper moves on with every confirmation of the claim.
+//! [`Vigil`] decides. The group's number is safe to signal: the keeper does not reap the group's leader before its guardian has
+//! left.
 
 use std::fs::File;
 use std::io;
@@ -12,15 +12,16 @@ use std::process::ExitCode;
 use client::boottime_ns;
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open};
 use rustix::stdio::dup2_stdout;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
+use super::kin::{Kin, Marks};
 use super::order::{BYTES, Order};
 use super::vigil::{Act, Verdict, Vigil};
-use super::{group, members, starter, status};
+use super::{starter, status};
 
 /// The subcommand's name.
 pub(crate) const NAME: &str = "run-guardian";
@@ -45,8 +46,15 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// `run-guardian`: not for people.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GuardianArgs {
+    /// Our parent, to whom the command's orphans come.
+    #[arg(long)]
+    keeper: Option<i32>,
+    /// The group that the command is in, if it is not its own.
+    #[arg(long, value_parser = clap::value_parser!(i32).range(2..))]
+    group: Option<i32>,
+    /// The command.
     #[arg(value_parser = clap::value_parser!(i32).range(2..))]
-    group: i32,
+    leader: i32,
 }
 
 /// The verdict that an exit status of a guardian stands for.
@@ -63,8 +71,7 @@ pub(crate) fn verdict(code: i32) -> Option<Verdict> {
 pub(crate) fn guard(args: &GuardianArgs) -> ExitCode {
     // Its words would reach the server.
     std::panic::set_hook(Box::new(|_| {}));
-    let group = Pid::from_raw(args.group).expect("checked to be above 1");
-    match Guardian::new(group).and_then(|mut guardian| guardian.watch()) {
+    match Guardian::new(args).and_then(|mut guardian| guardian.watch()) {
         Ok(Verdict::Idle) => ExitCode::SUCCESS,
         Ok(Verdict::Acted) => ExitCode::from(ACTED),
         // `monolock run` hears of it and stops the group.
@@ -73,7 +80,7 @@ pub(crate) fn guard(args: &GuardianArgs) -> ExitCode {
 }
 
 struct Guardian {
-    group: Pid,
+    kin: Kin,
     vigil: Vigil,
     timer: OwnedFd,
     /// Until it has ended.
@@ -85,14 +92,20 @@ struct Guardian {
 }
 
 impl Guardian {
-    fn new(group: Pid) -> io::Result<Self> {
-        // Whoever sends a signal to all processes of a service means the command.
+    fn new(args: &GuardianArgs) -> io::Result<Self> {
+        // Whoever sends a signal to all processes of a service means the command. Blocked before already, by `monolock run`.
         SigSet::all().thread_block()?;
         let _ = rustix::thread::set_name(PROCESS_NAME);
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // The leader is gone only where `monolock run` is too.
-        let leader = pidfd_open(group, PidfdFlags::empty()).ok();
-        Ok(Self { group, vigil: Vigil::new(), timer, leader, is_deserted: false, look_ns: u64::MAX })
+        let number = |number| Pid::from_raw(number).expect("checked to be above 1");
+        let leader = number(args.leader);
+        // A keeper that is dead already is not our parent any more.
+        let keeper = getppid().filter(|parent| Some(parent.as_raw_pid()) == args.keeper);
+        let mut kin = Kin::new(leader, args.group.map_or(leader, number), keeper, Marks::of_this_process());
+        kin.has_guardian(getpid());
+        let leader = pidfd_open(leader, PidfdFlags::empty()).ok();
+        Ok(Self { kin, vigil: Vigil::new(), timer, leader, is_deserted: false, look_ns: u64::MAX })
     }
 
     fn watch(&mut self) -> io::Result<Verdict> {
@@ -106,10 +119,11 @@ impl Guardian {
                 }
                 // Errors are those of members who are out of reach.
                 Act::Ask => {
-                    let _ = group::ask_to_end(self.group, Signal::TERM);
+                    self.kin.ask(Signal::TERM);
+                    self.kin.ask_orphans();
                 }
                 Act::Kill => {
-                    let _ = group::signal(self.group, Signal::KILL);
+                    self.kin.kill();
                     self.look_ns = 0;
                 }
                 Act::Leave(verdict) => return Ok(verdict),
@@ -153,6 +167,7 @@ impl Guardian {
         let count = rustix::io::read(io::stdin().as_fd(), &mut bytes)?;
         if count == 0 {
             self.is_deserted = true;
+            self.kin.is_orphaned();
             self.vigil.deserted();
         }
         let (orders, rest) = bytes[..count].as_chunks::<BYTES>();
@@ -167,13 +182,15 @@ impl Guardian {
 
     /// Looks whether the group is gone.
     fn look(&mut self) -> bool {
-        let is_gone = !members::lives(self.group);
+        let is_gone = self.kin.is_gone();
         if is_gone {
             if !self.is_deserted {
                 // For whoever was forked during the look.
-                let _ = group::signal(self.group, Signal::KILL);
+                self.kin.kill_group();
             }
             self.vigil.gone();
+        } else if self.vigil.has_killed() {
+            self.kin.kill();
         }
         let pause_ns = if self.vigil.has_killed() { KILLED_LOOK_NS } else { LEFT_OVER_LOOK_NS };
         self.look_ns = boottime_ns() + pause_ns;

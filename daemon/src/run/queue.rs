@@ -168,6 +168,12 @@ impl Queue {
         Step::Wait
     }
 
+    /// The lock was granted and given back: a new wait for it begins, at the end of the line.
+    pub(crate) fn again(&mut self, now_ns: u64) -> Step {
+        self.state = State::Pausing { until_ns: now_ns };
+        self.alarm(now_ns)
+    }
+
     /// Something happened to the claim. `draw`: a pause of at most this length.
     pub(crate) fn event(
         &mut self,
@@ -331,6 +337,16 @@ mod tests {
         assert_eq!(queue.wake_ns(), Some(S));
         assert_eq!(queue.alarm(S), Step::Dial(0));
         queue
+    }
+
+    #[test]
+    fn a_grant_that_was_given_back_is_asked_for_again_until_the_wait_is_over() {
+        let mut queue = queued(Patience::Until(10 * S), Talk::Faults);
+        assert_eq!(acquired(&mut queue, 2 * S), Step::Run(TOKEN));
+        assert!(matches!(queue.again(3 * S), Step::Dial(_)));
+        assert_eq!(waiting(&mut queue, 3 * S), Step::Wait);
+        assert_eq!(acquired(&mut queue, 4 * S), Step::Run(TOKEN));
+        assert!(matches!(queue.again(10 * S), Step::Finish(_)));
     }
 
     fn endless() -> Queue {

@@ -21,9 +21,10 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
+use super::kin::{LOCK_VARIABLE, TOKEN_VARIABLE};
 use super::signals::Inherited;
 use super::{THIS_PROGRAM, status};
 
@@ -95,12 +96,12 @@ impl Line {
     }
 }
 
-/// Makes a process that waits to become the command, in a group of its own.
+/// Makes a process that waits to become the command, in this group or else one of its own.
 pub(crate) fn spawn(
     command: &[OsString],
     name: &str,
     token: Token,
-    inherited: Inherited,
+    (inherited, group): (Inherited, Option<Pid>),
 ) -> io::Result<(Child, Line)> {
     let (ours, theirs) = UnixStream::pair()?;
     send_input(&ours)?;
@@ -109,10 +110,10 @@ pub(crate) fn spawn(
         .arg0("monolock")
         .args([NAME, "--ignored", &inherited.ignored.bits().to_string(), "--"])
         .args(command)
-        .env("MONOLOCK_LOCK", name)
-        .env("MONOLOCK_TOKEN", token.to_string())
+        .env(LOCK_VARIABLE, name)
+        .env(TOKEN_VARIABLE, token.to_string())
         .stdin(OwnedFd::from(theirs))
-        .process_group(0);
+        .process_group(group.map_or(0, Pid::as_raw_pid));
     // A starter relies on no signal, and the command keeps its mask.
     let leader = inherited.mask.lend(|| starter.spawn())?;
     ours.set_nonblocking(true)?;
@@ -150,7 +151,7 @@ fn become_command(StarterArgs { ignored, command }: &StarterArgs) -> io::Result<
 }
 
 /// Hands our standard input over: a starter's own is the line.
-fn send_input(line: &UnixStream) -> io::Result<()> {
+pub(super) fn send_input(line: &UnixStream) -> io::Result<()> {
     let stdin = io::stdin();
     let descriptors = [stdin.as_fd()];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -160,7 +161,7 @@ fn send_input(line: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-fn receive_input(line: &UnixStream) -> io::Result<OwnedFd> {
+pub(super) fn receive_input(line: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     recvmsg(line, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;

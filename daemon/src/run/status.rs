@@ -17,7 +17,7 @@ pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
 /// The guardian ended before its work was done: EX_SOFTWARE.
 pub(crate) const UNGUARDED: u8 = 70;
 
-/// The claim was lost while the command ran; the command was stopped: EX_IOERR.
+/// The claim was lost while the command ran; the command was stopped, as far as it can be: EX_IOERR.
 pub(crate) const LOST: u8 = 74;
 
 /// The lock was not free in time, an administrator ended the wait, or the server would not serve and there was no time or
@@ -44,7 +44,7 @@ Exit status: that of CMD (128 + n if signal n ended it), or
    70  the guardian process was killed; CMD was stopped
    71  the operating system refused something, a process or a thread for one
    74  the claim was lost while CMD ran, by a restart of the server for one;
-       CMD was stopped
+       CMD was stopped, except for what a line names
    75  not acquired: another client holds the lock (--try) or held it until the
        end of --wait: -E changes this status; or an administrator ended the
        wait; or the server does not serve (shutting down, standby)

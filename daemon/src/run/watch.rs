@@ -118,6 +118,16 @@ impl Watch {
         }
     }
 
+    /// The front was killed: so is the command.
+    pub(crate) fn deserted(&mut self, now_ns: u64) -> Step {
+        let killed = status::of_signal(Signal::KILL);
+        match self.phase {
+            Phase::Running => self.kill(now_ns, Outcome::Status(killed)),
+            Phase::Stopping { outcome, .. } => self.kill(now_ns, outcome),
+            Phase::Killed { .. } => Step::Wait,
+        }
+    }
+
     /// The command ended, with this status; others of its group may be left.
     pub(crate) fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
         match self.phase {
@@ -300,6 +310,19 @@ mod tests {
         assert_eq!(watch.ended(600 * MS, 0, true, 0), Step::Wait);
         assert_eq!(watch.alarm(1500 * MS), Step::Kill);
         assert_eq!(watch.gone(true), Step::Finish(status::UNGUARDED));
+    }
+
+    #[test]
+    fn a_command_whose_front_was_killed_is_killed_and_what_is_stopped_already_keeps_its_status() {
+        let mut watch = running(10_000);
+        assert_eq!(watch.deserted(500 * MS), Step::Kill);
+        assert_eq!(watch.ended(500 * MS, 137, true, 0), Step::Wait);
+        assert_eq!(watch.gone(true), Step::Finish(137));
+
+        let mut watch = running(10_000);
+        assert_eq!(watch.ended(500 * MS, 3, true, 0), Step::Terminate);
+        assert_eq!(watch.deserted(600 * MS), Step::Kill);
+        assert_eq!(watch.gone(true), Step::Finish(3));
     }
 
     #[test]

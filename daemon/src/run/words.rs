@@ -14,6 +14,15 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// The lock came, to a job that its user has stopped.
+    pub(crate) fn passed_on(&self) -> String {
+        let Self { name, address, .. } = self;
+        format!(
+            "{name:?} at {address} came free, but this job is stopped: the next in the line has it; trying again once \
+             the job goes on, at the line's end"
+        )
+    }
+
     /// One line. `now`: when the word came.
     pub(crate) fn tell(&self, word: &Word, now: SystemTime) -> String {
         let Self { name, address, .. } = self;

@@ -71,6 +71,8 @@ enum Command {
     #[command(flatten)]
     Operator(cli::Command),
     #[command(hide = true)]
+    RunKeeper(RunArgs),
+    #[command(hide = true)]
     RunStarter(StarterArgs),
     #[command(hide = true)]
     RunGuardian(GuardianArgs),
@@ -83,6 +85,8 @@ pub(crate) enum Invocation {
     CheckConfig(Reading),
     Run(Box<RunSettings>),
     Operator(cli::Command),
+    /// A helper of `monolock run`.
+    RunKeeper(Box<RunSettings>),
     /// A helper of `monolock run`.
     RunStarter(StarterArgs),
     /// A helper of `monolock run`.
@@ -106,11 +110,9 @@ pub(crate) fn parse(
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = Cli::try_parse_from(normalised(&arguments)).map_err(|error| ending(&error, &arguments))?;
     let serve = match cli.command {
-        Some(Command::Run(args)) => {
-            let settings = RunSettings::read(args, variable).map_err(Ending::Usage)?;
-            return Ok(Invocation::Run(Box::new(settings)));
-        }
+        Some(Command::Run(args)) => return Ok(Invocation::Run(run_settings(args, variable)?)),
         Some(Command::Operator(command)) => return Ok(Invocation::Operator(command)),
+        Some(Command::RunKeeper(args)) => return Ok(Invocation::RunKeeper(run_settings(args, variable)?)),
         Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),
         Some(Command::RunGuardian(args)) => return Ok(Invocation::RunGuardian(args)),
         Some(Command::CheckConfig(args)) => {
@@ -121,6 +123,13 @@ pub(crate) fn parse(
     };
     let settings = Reading::new(&serve, variable).settings();
     settings.map(Invocation::Serve).map_err(|mistake| Ending::Usage(mistake.to_string()))
+}
+
+fn run_settings(
+    args: RunArgs,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Box<RunSettings>, Ending> {
+    RunSettings::read(args, variable).map(Box::new).map_err(Ending::Usage)
 }
 
 /// The arguments with each long flag of Go's style, `-flag` or `-flag=value`, in GNU style; only before a `--`.

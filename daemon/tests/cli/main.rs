@@ -14,5 +14,6 @@ mod names;
 mod operator;
 mod readme;
 mod statuses;
+#[allow(dead_code, reason = "shared with the tests of monolock run, which use more of it")]
 mod terminal;
 mod top;

@@ -1,7 +1,7 @@
 //! A terminal: what a command shows on it, as a person reads it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nix::pty::{Winsize, openpty};
+use rustix::io::{FdFlags, fcntl_setfd};
 use vt100::Parser;
 
 use crate::harness::wait_for;
@@ -16,6 +17,7 @@ use crate::harness::wait_for;
 /// A command on a terminal of its own; killed when dropped.
 pub(crate) struct Terminal {
     pub(crate) child: Child,
+    keyboard: File,
     screen: Arc<Mutex<Parser>>,
 }
 
@@ -23,10 +25,15 @@ impl Terminal {
     pub(crate) fn start(mut command: Command, rows: u16, columns: u16, term: &str) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).expect("a terminal");
+        // Who holds the other end keeps the terminal from being hung up.
+        for end in [&pty.master, &pty.slave] {
+            fcntl_setfd(end, FdFlags::CLOEXEC).unwrap();
+        }
         let sized = |size| NonZeroU16::new(size).expect("a terminal has a size");
         let screen = Arc::new(Mutex::new(Parser::new(sized(rows), sized(columns), 0)));
         let shown = Arc::clone(&screen);
         let mut master = File::from(pty.master);
+        let keyboard = master.try_clone().unwrap();
         let slave: OwnedFd = pty.slave;
         let child = command
             .env("TERM", term)
@@ -44,7 +51,30 @@ impl Terminal {
                 shown.lock().unwrap().process(&bytes[..len]);
             }
         });
-        Self { child, screen }
+        Self { child, keyboard, screen }
+    }
+
+    /// Types on the keyboard.
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// What is on the screen now.
+    pub(crate) fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// Waits until there is some text on the screen.
+    pub(crate) fn has(&self, what: &str) {
+        let mut last = String::new();
+        wait_for(&format!("{what:?} on the screen"), || {
+            let text = self.text();
+            if text != last {
+                println!("screen:\n{text}\n");
+                last.clone_from(&text);
+            }
+            text.contains(what).then_some(())
+        });
     }
 
     /// Waits until the whole screen is as expected, written to its end: its text. A frame may come in parts.

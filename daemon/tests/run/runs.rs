@@ -33,8 +33,9 @@ pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR
 
 /// `monolock run` with this after it, in an environment without settings of its own.
 pub(crate) fn monolock_run(arguments: &[&str]) -> Command {
-    let mut command = Command::new("env");
-    command.args([DEFAULT_SIGNALS, MONOLOCK, "run"]);
+    // Without the terminal that somebody may run the tests at.
+    let mut command = Command::new("setsid");
+    command.args(["env", DEFAULT_SIGNALS, MONOLOCK, "run"]);
     command.args(arguments);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MONOLOCK_")) {
         command.env_remove(name);
@@ -220,6 +221,11 @@ impl Run {
             environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
         });
         ours.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?)).collect()
+    }
+
+    /// Waits until `monolock run` ends by itself, whoever holds its output.
+    pub(crate) fn child_end(&mut self) -> Option<i32> {
+        wait_for("monolock run to end", || self.child.try_wait().expect("a child can be waited for")).code()
     }
 
     /// Waits until `monolock run` ends by itself and nobody holds its output.

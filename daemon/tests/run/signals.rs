@@ -97,7 +97,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let inner = reporting("echo ready; read -r _; exit 9");
     let run = locked(server.address, LONG, "lock", &["sh", "-c", &inner]);
     let mut env = Command::new("env");
-    env.args(["--default-signal=TERM", "--ignore-signal=HUP"]).args(run.get_args().skip(1));
+    env.args(["--default-signal=TERM", "--ignore-signal=HUP"]).args(run.get_args().skip(2));
     let mut run = Run::start(env);
     run.line();
     run.signal(Signal::HUP);
@@ -134,7 +134,7 @@ fn the_command_starts_with_the_signals_that_any_command_has() {
 fn under(server: &Server, changes: &[&str], command: &[&str]) -> Command {
     let run = locked(server.address, LONG, "lock", command);
     let mut env = Command::new("env");
-    env.arg(DEFAULT_SIGNALS).args(changes).args(run.get_args().skip(1));
+    env.arg(DEFAULT_SIGNALS).args(changes).args(run.get_args().skip(2));
     env
 }
 
