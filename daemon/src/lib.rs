@@ -46,7 +46,12 @@ use tracing::{error, warn};
 
 /// The whole program: understands its arguments, the first being the program's name, and does what they ask.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match settings::parse(arguments, settings::environment_variable) {
+    let invocation = settings::parse(arguments, settings::environment_variable);
+    if let Some(name) = invocation.as_ref().ok().and_then(Invocation::process_name) {
+        // For people who look; nothing depends on it.
+        let _ = rustix::thread::set_name(name);
+    }
+    match invocation {
         Ok(Invocation::Serve(settings)) => serve(&settings),
         Ok(Invocation::CheckConfig(reading)) => check::check(&reading),
         Ok(Invocation::Operator(command)) => cli::run(&command),

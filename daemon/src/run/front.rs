@@ -34,9 +34,6 @@ use super::{THIS_PROGRAM, members, status};
 /// The subcommand's name.
 pub(crate) const KEEPER: &str = "run-keeper";
 
-/// The keeper's name, as ps and pkill(1) know it: who looks for monolock means the front.
-pub(crate) const KEEPER_NAME: &std::ffi::CStr = c"lock-keeper";
-
 /// Asks the front to give the terminal its modes back when it ends.
 pub(super) const RESTORE: u8 = b'r';
 
@@ -232,7 +229,6 @@ impl ToFront {
         line.read_exact(&mut shares_group)?;
         line.read_exact(&mut ignored)?;
         line.set_nonblocking(true)?;
-        let _ = rustix::thread::set_name(KEEPER_NAME);
         let ignored = Ignored::from_bits(u64::from_ne_bytes(ignored));
         Ok(Self { line, shares_group: shares_group != [0], ignored })
     }

@@ -26,9 +26,6 @@ use super::{starter, status};
 /// The subcommand's name.
 pub(crate) const NAME: &str = "run-guardian";
 
-/// The process's name, as top and ps show it.
-const PROCESS_NAME: &std::ffi::CStr = c"monolock-guard";
-
 /// Exit status of a guardian that had to stop the group by itself, and else 0.
 const ACTED: u8 = 1;
 
@@ -95,7 +92,6 @@ impl Guardian {
     fn new(args: &GuardianArgs) -> io::Result<Self> {
         // Whoever sends a signal to all processes of a service means the command. Blocked before already, by `monolock run`.
         SigSet::all().thread_block()?;
-        let _ = rustix::thread::set_name(PROCESS_NAME);
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // The leader is gone only where `monolock run` is too.
         let number = |number| Pid::from_raw(number).expect("checked to be above 1");

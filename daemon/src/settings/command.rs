@@ -1,6 +1,6 @@
 //! The command line: which command, with which settings.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -91,6 +91,20 @@ pub(crate) enum Invocation {
     RunStarter(StarterArgs),
     /// A helper of `monolock run`.
     RunGuardian(GuardianArgs),
+}
+
+impl Invocation {
+    /// What ps and pkill(1) call it, where it is no server: `pkill -HUP -x monolock` is for servers, and would end a run. Who
+    /// signals all of monolock (`pkill monolock`) means the front and not the keeper.
+    pub(crate) fn process_name(&self) -> Option<&'static CStr> {
+        match self {
+            Self::Serve(_) => None,
+            Self::CheckConfig(_) | Self::Operator(_) => Some(c"monolock-cli"),
+            Self::Run(_) | Self::RunStarter(_) => Some(c"monolock-run"),
+            Self::RunKeeper(_) => Some(c"lock-keeper"),
+            Self::RunGuardian(_) => Some(c"monolock-guard"),
+        }
+    }
 }
 
 /// Why the process ends without doing anything.

@@ -234,6 +234,22 @@ fn a_guardian_hears_no_signal_that_is_meant_for_the_command() {
 }
 
 #[test]
+fn whoever_signals_servers_by_their_name_hits_no_run() {
+    let server = Server::start();
+    let mut run = Run::script(&server, LONG, "lock", "echo ready; read -r _");
+    run.line();
+    // As `pkill -x monolock` has it.
+    let name = |pid: Pid| fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid())).unwrap();
+    assert_eq!(name(server.pid()), "monolock\n");
+    assert_eq!(name(run.pid()), "monolock-run\n");
+    let descendants = run.descendants();
+    assert!(descendants.len() >= 3, "{descendants:?}");
+    assert!(descendants.into_iter().all(|pid| name(pid) != "monolock\n"));
+    run.end_input();
+    run.ended();
+}
+
+#[test]
 fn a_guardian_holds_none_of_the_commands_streams() {
     let server = Server::start();
     // The command closes its own, and the run is gone: who else has them keeps them from ending.
