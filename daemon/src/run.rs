@@ -360,9 +360,10 @@ impl Runner<'_> {
         let Guarded { group, guard } = self.guarded.as_mut().expect("there are children");
         if group.try_stop() {
             let (name, address) = (self.settings.acquire.name.as_str(), &self.settings.address);
-            let how = match self.signals.group_of_job() {
-                Some(_) => "fg continues it".to_owned(),
-                None => format!("SIGCONT to process {} continues it", group.id()),
+            let how = if self.signals.command_shares_group() {
+                "fg continues it".to_owned()
+            } else {
+                format!("SIGCONT to process {} continues it", group.id())
             };
             self.voice
                 .say(format_args!("the command is stopped and keeps {name:?} at {address} locked: {how}"));
@@ -385,10 +386,11 @@ impl Runner<'_> {
     async fn start(&mut self, token: Token) -> io::Result<Guarded> {
         let name = self.settings.acquire.name.as_str();
         set_child_subreaper(Some(getpid()))?;
-        let job = self.signals.group_of_job();
-        let (leader, line) = starter::spawn(&self.settings.command, name, token, (self.inherited, job))?;
+        let shares_group = self.signals.command_shares_group();
+        let (leader, line) =
+            starter::spawn(&self.settings.command, name, token, (self.inherited, shares_group))?;
         let id = Pid::from_child(&leader);
-        let group = job.unwrap_or(id);
+        let group = if shares_group { members::own_group() } else { Some(id) };
         let mut guarded = Group::led_by(leader, line, Kin::new(id, group, Some(getpid()), None));
         for signal in self.signals.command_exists().await {
             guarded.forward(signal);

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process, setrlimit, waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_process, setrlimit, waitid,
 };
 use rustix::stdio::dup2_stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
@@ -68,7 +68,7 @@ impl Terminal {
     /// As a shell does for a program that was killed: an editor leaves it raw.
     fn restore(&self) {
         // From the background it would stop us, and it is somebody else's then.
-        if tcgetpgrp(&self.device) == Ok(getpgrp()) {
+        if tcgetpgrp(&self.device).ok() == members::own_group() {
             let _ = tcsetattr(&self.device, OptionalActions::Now, &self.modes);
         }
     }

@@ -143,6 +143,7 @@ impl Group {
         self.forward(Signal::TERM);
         if self.stage == Stage::Running {
             self.stage = Stage::Asked;
+            self.kin.look();
             self.kin.ask_orphans();
         }
     }
@@ -194,7 +195,7 @@ mod tests {
     fn a_group_of_zombies_is_gone_and_gets_no_signal_any_more() {
         let leader = Command::new("cat").process_group(0).stdin(Stdio::piped()).spawn().unwrap();
         let id = Pid::from_child(&leader);
-        let mut group = Group::led_by(leader, Line::to_nobody(), Kin::new(id, id, None, None));
+        let mut group = Group::led_by(leader, Line::to_nobody(), Kin::new(id, Some(id), None, None));
         let id = id.as_raw_pid();
         let join = || Command::new("cat").process_group(id).stdin(Stdio::piped()).spawn().unwrap();
         // A zombie of ours keeps the number in use, so that a later process can stand for somebody else's group.

@@ -24,8 +24,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Command<'a> {
     pub(crate) leader: Pid,
-    /// The group that it is in.
-    pub(crate) group: Pid,
+    /// The group that it is in, if that has a number.
+    pub(crate) group: Option<Pid>,
     pub(crate) name: &'a str,
     pub(crate) token: Token,
 }
@@ -65,7 +65,11 @@ impl Guard {
         command
             .arg0("monolock")
             .args([guardian::NAME, "--keeper", &getpid().to_string()])
-            .args(["--group", &guarded.group.to_string(), &guarded.leader.to_string()])
+            .args([
+                "--group",
+                &guarded.group.map_or(0, Pid::as_raw_pid).to_string(),
+                &guarded.leader.to_string(),
+            ])
             .env(LOCK_VARIABLE, guarded.name)
             .env(TOKEN_VARIABLE, guarded.token.to_string())
             .stdin(reader)

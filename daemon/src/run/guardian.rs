@@ -21,7 +21,7 @@ use rustix::time::{
 use super::kin::{Kin, Marks};
 use super::order::{BYTES, Order};
 use super::vigil::{Act, Verdict, Vigil};
-use super::{starter, status};
+use super::{members, starter, status};
 
 /// The subcommand's name.
 pub(crate) const NAME: &str = "run-guardian";
@@ -46,8 +46,8 @@ pub(crate) struct GuardianArgs {
     /// Our parent, to whom the command's orphans come.
     #[arg(long)]
     keeper: Option<i32>,
-    /// The group that the command is in, if it is not its own.
-    #[arg(long, value_parser = clap::value_parser!(i32).range(2..))]
+    /// The group that the command is in, if it is not its own; 0 where that has no number.
+    #[arg(long)]
     group: Option<i32>,
     /// The command.
     #[arg(value_parser = clap::value_parser!(i32).range(2..))]
@@ -94,11 +94,11 @@ impl Guardian {
         SigSet::all().thread_block()?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // The leader is gone only where `monolock run` is too.
-        let number = |number| Pid::from_raw(number).expect("checked to be above 1");
-        let leader = number(args.leader);
+        let leader = Pid::from_raw(args.leader).expect("checked to be above 1");
+        let group = args.group.map_or(Some(leader), members::positive);
         // A keeper that is dead already is not our parent any more.
         let keeper = getppid().filter(|parent| Some(parent.as_raw_pid()) == args.keeper);
-        let mut kin = Kin::new(leader, args.group.map_or(leader, number), keeper, Marks::of_this_process());
+        let mut kin = Kin::new(leader, group, keeper, Marks::of_this_process());
         kin.has_guardian(getpid());
         let leader = pidfd_open(leader, PidfdFlags::empty()).ok();
         Ok(Self { kin, vigil: Vigil::new(), timer, leader, is_deserted: false, look_ns: u64::MAX })
@@ -116,6 +116,7 @@ impl Guardian {
                 // Errors are those of members who are out of reach.
                 Act::Ask => {
                     self.kin.ask(Signal::TERM);
+                    self.kin.look();
                     self.kin.ask_orphans();
                 }
                 Act::Kill => {

@@ -23,8 +23,8 @@ pub(crate) const TOKEN_VARIABLE: &str = "MONOLOCK_TOKEN";
 #[derive(Debug)]
 pub(crate) struct Kin {
     leader: Pid,
-    /// Its number is the leader's, or that of the job that it shares.
-    group: Pid,
+    /// Its number is the leader's, or that of the job that it shares: none where the job's has none in this namespace.
+    group: Option<Pid>,
     /// The leader's process, whoever has its number. None where it is gone already.
     handle: Option<OwnedFd>,
     /// While it lives.
@@ -43,7 +43,7 @@ pub(crate) struct Kin {
 
 impl Kin {
     /// The processes of the command that this leader is or becomes.
-    pub(crate) fn new(leader: Pid, group: Pid, keeper: Option<Pid>, marks: Option<Marks>) -> Self {
+    pub(crate) fn new(leader: Pid, group: Option<Pid>, keeper: Option<Pid>, marks: Option<Marks>) -> Self {
         let handle = pidfd_open(leader, PidfdFlags::empty()).ok();
         let keeper = keeper.and_then(Process::with);
         let marks = marks.zip(Process::with(leader));
@@ -67,7 +67,7 @@ impl Kin {
 
     /// Whether the group is the command's alone.
     fn has_own_group(&self) -> bool {
-        self.group == self.leader
+        self.group == Some(self.leader)
     }
 
     /// The keeper is dead.
@@ -78,12 +78,12 @@ impl Kin {
     /// Passes a signal on to the group.
     pub(crate) fn forward(&mut self, by: Signal) {
         if self.has_own_group() {
-            let _ = kill_process_group(self.group, by);
+            let _ = kill_process_group(self.leader, by);
             return;
         }
         for process in self.look() {
             // An interactive shell makes a group of its own.
-            if process.group == Some(self.group) || process.pid == self.leader {
+            if process.group == self.group || process.pid == self.leader {
                 let _ = process.signal(by);
             }
         }
@@ -96,11 +96,11 @@ impl Kin {
         self.forward(Signal::CONT);
     }
 
-    /// Asks everybody outside the group to end whose parent has ended, once each.
+    /// Asks everybody outside the group to end whose parent had ended at the last look, once each.
     pub(crate) fn ask_orphans(&mut self) {
         let Some(keeper) = self.keeper else { return };
-        for process in self.look() {
-            let is_orphan = process.is_child_of(keeper.pid) && process.group != Some(self.group);
+        for process in self.known.clone() {
+            let is_orphan = process.is_child_of(keeper.pid) && process.group != self.group;
             if is_orphan && process.pid != self.leader && !self.asked.iter().any(|asked| asked.is(&process)) {
                 self.asked.push(process);
                 let _ = process.signal(Signal::TERM);
@@ -125,7 +125,7 @@ impl Kin {
     pub(crate) fn kill_group(&mut self) {
         // Without the keeper nobody keeps the number from others once the group is dead.
         if self.has_own_group() && (self.keeper.is_some() || !self.is_struck) {
-            let _ = kill_process_group(self.group, Signal::KILL);
+            let _ = kill_process_group(self.leader, Signal::KILL);
         }
         self.is_struck = true;
     }
@@ -158,7 +158,7 @@ impl Kin {
     }
 
     fn relatives(&self, all: &[Process]) -> Vec<Process> {
-        let in_group = |process: &&Process| self.has_own_group() && process.group == Some(self.group);
+        let in_group = |process: &&Process| self.has_own_group() && process.group == self.group;
         let mut roots: Vec<Process> = all.iter().filter(in_group).copied().collect();
         match self.keeper {
             // Another one may have its number by now.

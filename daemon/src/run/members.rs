@@ -157,8 +157,17 @@ fn parse(stat: &[u8]) -> Option<Process> {
 
 /// A process number; 0 stands for the kernel or another namespace, and -1 for what a process has no more.
 fn number(text: &str) -> Option<Option<Pid>> {
-    let number: i32 = text.parse().ok()?;
-    Some(if number > 0 { Pid::from_raw(number) } else { None })
+    text.parse().ok().map(positive)
+}
+
+/// A process or group by its number; none by 0 or less.
+pub(crate) fn positive(number: i32) -> Option<Pid> {
+    if number > 0 { Pid::from_raw(number) } else { None }
+}
+
+/// The group of this process: none where its leader is outside this namespace.
+pub(crate) fn own_group() -> Option<Pid> {
+    positive(nix::unistd::getpgrp().as_raw())
 }
 
 #[cfg(test)]

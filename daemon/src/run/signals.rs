@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use client::boottime_ns;
 use dispositions::Ignored;
-use rustix::process::{Pid, Signal, getpgrp, getppid};
+use rustix::process::{Pid, Signal, getppid};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{self, SignalKind, signal};
 
@@ -141,9 +141,9 @@ impl Signals {
         }
     }
 
-    /// The process group that the command belongs into, if it does not have its own.
-    pub(crate) fn group_of_job(&self) -> Option<Pid> {
-        self.front.as_ref().filter(|front| front.shares_group).map(|_| getpgrp())
+    /// Whether the command belongs into the process group of this process, and does not have its own.
+    pub(crate) fn command_shares_group(&self) -> bool {
+        self.front.as_ref().is_some_and(|front| front.shares_group)
     }
 
     /// Whether the user has stopped the job.

@@ -21,7 +21,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
 
 use super::kin::{LOCK_VARIABLE, TOKEN_VARIABLE};
@@ -96,12 +96,12 @@ impl Line {
     }
 }
 
-/// Makes a process that waits to become the command, in this group or else one of its own.
+/// Makes a process that waits to become the command, in our group or one of its own.
 pub(crate) fn spawn(
     command: &[OsString],
     name: &str,
     token: Token,
-    (inherited, group): (Inherited, Option<Pid>),
+    (inherited, shares_group): (Inherited, bool),
 ) -> io::Result<(Child, Line)> {
     let (ours, theirs) = UnixStream::pair()?;
     send_input(&ours)?;
@@ -112,8 +112,10 @@ pub(crate) fn spawn(
         .args(command)
         .env(LOCK_VARIABLE, name)
         .env(TOKEN_VARIABLE, token.to_string())
-        .stdin(OwnedFd::from(theirs))
-        .process_group(group.map_or(0, Pid::as_raw_pid));
+        .stdin(OwnedFd::from(theirs));
+    if !shares_group {
+        starter.process_group(0);
+    }
     // A starter relies on no signal, and the command keeps its mask.
     let leader = inherited.mask.lend(|| starter.spawn())?;
     ours.set_nonblocking(true)?;

@@ -310,6 +310,27 @@ fn a_command_without_a_shell_around_it_has_the_terminal_too() {
 }
 
 #[test]
+#[ignore = "needs root, for a namespace; .ci/run runs it"]
+fn the_first_process_of_a_container_gives_the_command_its_terminal_and_reaps_orphans() {
+    let server = Server::start();
+    let address = server.address.to_string();
+    let script =
+        "for i in 1 2 3; do (sh -c 'sleep 0.1' &); done; echo begun; read -r name; echo \"hello $name\"
+        while [ $(grep -l 'State:.Z' /proc/[0-9]*/status | wc -l) != 0 ]; do :; done; echo reaped; sleep 600";
+    // The job's group is outside, and has no number within.
+    let container = ["unshare", "--pid", "--fork", "--mount-proc", MONOLOCK, "run", "--address", &address];
+    let mut terminal =
+        at_terminal(&[&container[..], &["lock", "--", "bash", "-c", script]].concat(), &server);
+    terminal.has("begun");
+    terminal.types("tiger\n");
+    terminal.has("hello tiger");
+    terminal.has("reaped");
+    terminal.types(CTRL_C);
+    terminal.exit();
+    held(&server, 0.0);
+}
+
+#[test]
 fn children_that_a_script_leaves_to_the_run_are_not_the_commands() {
     let server = Server::start();
     let address = server.address.to_string();
