@@ -137,7 +137,7 @@ async fn found(
 
 /// What this machine must have for a server, whatever its settings are.
 fn machine(shards: usize) -> Result<String, String> {
-    ring::probe().map_err(|error| error.to_string())?;
+    reactor::probe().map_err(|error| error.to_string())?;
     let capacity = server::capacity(capacity::raise_descriptor_limit(), shards);
     let places = capacity.map_err(|error| error.to_string())?.places();
     Ok(format!("open files: enough for {}", count(places, "connection", "connections")))

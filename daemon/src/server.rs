@@ -45,7 +45,7 @@ const DESCRIPTORS_AN_INTAKE: usize = 6;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     #[error(transparent)]
-    Ring(#[from] ring::Unavailable),
+    Ring(#[from] reactor::Unavailable),
     #[error(transparent)]
     Files(#[from] LoadError),
     #[error("-audit-log {0}")]
@@ -65,7 +65,7 @@ impl ServeError {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             // Neither missing nor forbidden: descriptors, for one.
-            Self::Ring(ring::Unavailable::Other { .. }) => exit::OS_ERROR,
+            Self::Ring(reactor::Unavailable::Other { .. }) => exit::OS_ERROR,
             Self::Ring(_) => exit::UNAVAILABLE,
             Self::Files(_) | Self::Audit(audit::StartError::Open(_)) => exit::CONFIG,
             Self::Audit(audit::StartError::Thread { .. })
@@ -129,7 +129,7 @@ impl Control {
     pub(crate) fn serve(self, settings: &ServeSettings) -> Result<Ended, ServeError> {
         let _ends_the_process = vital::this_thread();
         let descriptors = capacity::raise_descriptor_limit();
-        if !ring::probe()?.min_wait {
+        if !reactor::probe()?.min_wait {
             info!(
                 "this kernel has no minimum wait for io_uring (Linux 6.12 has): more CPU time at some 10000 heartbeats a second"
             );

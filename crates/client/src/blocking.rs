@@ -9,7 +9,7 @@
 //! # let server = standin::Server::start();
 //! # let address = server.address();
 //! use std::time::Duration;
-//! use client::{Config, blocking::Client};
+//! use monolock_client::{Config, blocking::Client};
 //!
 //! let client = Client::new(Config::new(address))?;
 //! let report = client.run("nightly-report", Duration::from_secs(10), |grant| {

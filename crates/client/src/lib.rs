@@ -33,7 +33,7 @@
 //! # let address = server.address();
 //! use std::sync::Mutex;
 //! use std::time::Duration;
-//! use client::{Client, Config, Token};
+//! use monolock_client::{Client, Config, Token};
 //!
 //! struct Account {
 //!     balance: i64,
@@ -55,7 +55,7 @@
 //! let client = Client::new(Config::new(address));
 //! let lease = Duration::from_secs(10);
 //!
-//! let deposit = async |sum, grant: client::Grant| {
+//! let deposit = async |sum, grant: monolock_client::Grant| {
 //!     let balance = account.lock().unwrap().balance + sum;
 //!     update(&account, balance, grant.token())
 //! };
@@ -81,7 +81,7 @@
 //! use std::fs::File;
 //! use std::io::{self, Read, Seek, Write};
 //! use std::time::Duration;
-//! use client::{Config, Token, blocking::Client};
+//! use monolock_client::{Config, Token, blocking::Client};
 //!
 //! /// Replaces the file's content, unless a later holder has written.
 //! fn write(file: &mut File, token: Token, content: &str) -> io::Result<bool> {
@@ -122,7 +122,7 @@
 //! # let server = standin::Server::start();
 //! # let address = server.address();
 //! use std::time::Duration;
-//! use client::{CancellationToken, Client, Config, Error, RunError, Token};
+//! use monolock_client::{CancellationToken, Client, Config, Error, RunError, Token};
 //!
 //! /// Leads whenever it can, until it is shut down.
 //! async fn serve(

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use client::{Claim, Closed, Event, Loss, Transmit, Violation};
+use monolock_client::{Claim, Closed, Event, Loss, Transmit, Violation};
 use protocol::{Acquire, ErrorCode, ErrorFrame, Lease, LockName, Token, UnknownFrame, WAITING, acquired};
 
 const MS: u64 = 1_000_000;

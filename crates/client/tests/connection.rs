@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use client::{Alarm, Closed, Connection, Error, Event, Loss, Violation, request};
+use monolock_client::{Alarm, Closed, Connection, Error, Event, Loss, Violation, request};
 use protocol::{ErrorCode, ErrorFrame, HEARTBEAT, Token, UnknownFrame, WAITING, acquired};
 
 /// Nothing here waits longer than this: a test that hangs fails.
@@ -107,7 +107,7 @@ async fn a_silent_server_is_given_up_and_its_connection_stays_open_until_it_is_d
     let granted_ns = connection.confirmed_ns();
     assert_eq!(next(&mut connection).await, Event::Lost(Loss::HeartbeatTimeout));
     assert_eq!(connection.confirmed_ns(), granted_ns);
-    assert!(client::boottime_ns() >= granted_ns + 160_000_000);
+    assert!(monolock_client::boottime_ns() >= granted_ns + 160_000_000);
     assert!(!server.is_finished(), "the server has seen no end of stream");
     drop(connection);
     assert_eq!(server.join().unwrap(), HEARTBEAT, "one heartbeat, and nothing after the loss");

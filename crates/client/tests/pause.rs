@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use client::{Client, Config, RunError, blocking, boottime_ns};
+use monolock_client::{Client, Config, RunError, blocking, boottime_ns};
 use rustix::process::{Pid, Signal, kill_process};
 use standin::Server;
 

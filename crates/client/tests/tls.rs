@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use client::{Alert, Client, Closed, Config, Error, ErrorCode, Identity, Loss, Tls, TlsError};
+use monolock_client::{Alert, Client, Closed, Config, Error, ErrorCode, Identity, Loss, Tls, TlsError};
 use protocol::{ErrorFrame, HEARTBEAT, Token, acquired};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,

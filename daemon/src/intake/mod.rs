@@ -178,7 +178,7 @@ impl Prepared {
 
 impl Intake {
     /// Closes the port at once, answers every connection still in set-up with `0x01`, and waits until all threads are done:
-    /// about [`ring::DRAIN_MAX`] at most.
+    /// about [`reactor::DRAIN_MAX`] at most.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         for listener in self.listeners.iter() {

@@ -154,5 +154,5 @@ async fn refuse(stream: &mut Stream, peer: Peer, code: ErrorCode, context: &Cont
 
 async fn drain(stream: &Stream, context: &Context) {
     let Ok(_draining) = context.draining.try_acquire() else { return };
-    stream.drain(ring::DRAIN_BYTES_MAX as usize, Instant::now() + ring::DRAIN_MAX).await;
+    stream.drain(reactor::DRAIN_BYTES_MAX as usize, Instant::now() + reactor::DRAIN_MAX).await;
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use protocol::Acquire;
-use ring::Waker;
+use reactor::Waker;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::capacity::{Capacity, Place};
@@ -89,7 +89,7 @@ pub(crate) struct Threads {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error(transparent)]
-    Ring(#[from] ring::Unavailable),
+    Ring(#[from] reactor::Unavailable),
     #[error("cannot start a shard's thread: {0}")]
     Thread(#[from] io::Error),
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use locks::{Counts, SessionId};
 use protocol::Token;
-use ring::Waker;
+use reactor::Waker;
 
 use super::Owners;
 use super::seen::{Described, Holder, NotReleased, Slice, Waiter};
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_question_to_a_full_inbox_or_to_a_shard_that_is_gone_fails_at_once() {
-        let reactor = ring::Reactor::<()>::new(ring::Config::default()).unwrap();
+        let reactor = reactor::Reactor::<()>::new(reactor::Config::default()).unwrap();
         let mut questions = Questions::new(Owners { hasher: RandomState::new(), shards: 1 });
         let (ask, asked) = inbox();
         questions.add(ask.clone(), reactor.waker());

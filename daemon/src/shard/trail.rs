@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use locks::SessionId;
-use ring::Key;
+use reactor::Key;
 
 use super::seen::Who;
 use super::worker::Worker;

@@ -2,7 +2,7 @@
 
 use locks::{Reason, SessionId};
 use protocol::{ErrorCode, ErrorFrame, decode_session};
-use ring::Key;
+use reactor::Key;
 use tracing::debug;
 
 use super::Secured;

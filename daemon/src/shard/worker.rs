@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use locks::{Answer, Effect, LOOK_AGAIN_NS, Reason, SessionId, Table, Turn};
 use protocol::{SessionInput, WAITING, acquired, decode_session};
-use ring::{Ended, Event, Key, Reactor, Waker};
+use reactor::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
 use tracing::field::{DisplayValue, display};
 
@@ -101,12 +101,12 @@ impl Worker {
         audit: Option<Recorder>,
         published: Arc<Published>,
     ) -> Result<Self, StartError> {
-        let config = ring::Config {
+        let config = reactor::Config {
             sockets_max: u32::try_from(settings.capacity.places()).unwrap_or(u32::MAX),
             io_timeout: settings.io_timeout,
             // At shutdown all of them drain at once. Each holds its place until it is done.
             draining_max: settings.capacity.places(),
-            ..ring::Config::default()
+            ..reactor::Config::default()
         };
         let reactor = Reactor::new(config)?;
         let mut counters = ShardCounters::default();

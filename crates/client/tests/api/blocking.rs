@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use client::blocking::Client;
-use client::{CancellationToken, Config, Error, Loss, RunError};
+use monolock_client::blocking::Client;
+use monolock_client::{CancellationToken, Config, Error, Loss, RunError};
 use standin::{Gate, Server};
 
 use crate::common::{KEPT, LONG, PATIENCE, stand_still};

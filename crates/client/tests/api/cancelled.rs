@@ -1,6 +1,6 @@
 //! Cancelling, in each phase.
 
-use client::{CancellationToken, RunError, boottime_ns};
+use monolock_client::{CancellationToken, RunError, boottime_ns};
 use standin::Server;
 
 use crate::common::{Flag, KEPT, LONG, client, soon};

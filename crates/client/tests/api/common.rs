@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use client::{Client, Config, boottime_ns};
+use monolock_client::{Client, Config, boottime_ns};
 use protocol::{Token, acquired};
 
 /// Nothing here waits longer than this: a test that hangs fails.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use client::{Closed, Error, ErrorCode, Loss, Violation};
+use monolock_client::{Closed, Error, ErrorCode, Loss, Violation};
 use protocol::{ErrorFrame, UnknownFrame};
 use standin::{Gate, Server};
 

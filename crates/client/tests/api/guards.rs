@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Loss, boottime_ns};
+use monolock_client::{Loss, boottime_ns};
 use standin::Server;
 
 use crate::common::{KEPT, LONG, SHORT, TOKEN, client, grant_and_fall_silent, serve, soon, stand_still};

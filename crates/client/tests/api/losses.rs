@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use client::{Closed, Error, ErrorCode, Loss, RunError, boottime_ns};
+use monolock_client::{Closed, Error, ErrorCode, Loss, RunError, boottime_ns};
 use protocol::acquired;
 use standin::Server;
 

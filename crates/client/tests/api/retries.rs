@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{CancellationToken, Error, ErrorCode, Loss, RunError};
+use monolock_client::{CancellationToken, Error, ErrorCode, Loss, RunError};
 use protocol::{ErrorFrame, acquired};
 use standin::{Gate, Server};
 

@@ -1,6 +1,6 @@
 //! `run`: work under a lock.
 
-use client::{CancellationToken, RunError};
+use monolock_client::{CancellationToken, RunError};
 use standin::Server;
 
 use crate::common::{Flag, KEPT, LONG, client, soon};

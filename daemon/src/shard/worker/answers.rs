@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use locks::{Counts, SessionId, SessionView, State};
 use protocol::Token;
-use ring::Key;
+use reactor::Key;
 use tracing::debug;
 
 use super::Worker;

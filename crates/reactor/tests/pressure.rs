@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use common::*;
-use ring::{Config, Ended, Key, OUTPUT_PAUSE_BYTES, Reactor};
+use reactor::{Config, Ended, Key, OUTPUT_PAUSE_BYTES, Reactor};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 /// Small socket buffers, so that they fill soon.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::*;
-use ring::{Config, Ended, Errno, Event};
+use reactor::{Config, Ended, Errno, Event};
 use rustix::net::sockopt;
 
 fn reset(client: TcpStream) {

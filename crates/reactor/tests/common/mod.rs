@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use ring::{Config, Ended, Event, Key, Reactor};
+use reactor::{Config, Ended, Event, Key, Reactor};
 
 /// No condition here takes longer than fractions of a second; the rest is for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);

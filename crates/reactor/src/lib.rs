@@ -3,8 +3,8 @@
 //! It knows nothing about what the bytes mean. A turn of its owner looks like this:
 //!
 //! ```no_run
-//! # fn turn(reactor: &mut ring::Reactor<u64>) -> std::io::Result<()> {
-//! use ring::Event;
+//! # fn turn(reactor: &mut reactor::Reactor<u64>) -> std::io::Result<()> {
+//! use reactor::Event;
 //!
 //! reactor.wait(None)?; // submits what the last turn left, then sleeps
 //! while let Some(event) = reactor.next_event() {

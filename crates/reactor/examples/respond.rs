@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use ring::{Config, Event, Reactor};
+use reactor::{Config, Event, Reactor};
 use rustix::time::{ClockId, clock_gettime};
 
 enum Command {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7171".into());
     let listener = TcpListener::bind(&address)?;
     let mut reactor = Reactor::<u64>::new(Config::default())?;
-    println!("listening on {address}, {:?}", ring::probe()?);
+    println!("listening on {address}, {:?}", reactor::probe()?);
 
     let (commands, inbox) = mpsc::channel();
     let (waker, stop) = (reactor.waker(), commands.clone());

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use common::*;
-use ring::{Config, DRAIN_BYTES_MAX, DRAIN_MAX};
+use reactor::{Config, DRAIN_BYTES_MAX, DRAIN_MAX};
 
 const LAST: &[u8] = b"\x13\x02\x04bye!";
 

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use common::*;
-use ring::{Config, Event};
+use reactor::{Config, Event};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use common::*;
-use ring::Config;
+use reactor::Config;
 
 #[test]
 fn has_unread_is_true_from_the_socket_to_the_event() {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use ring::{Config, Event, Reactor};
+use reactor::{Config, Event, Reactor};
 
 #[test]
 fn no_wake_up_is_lost() {

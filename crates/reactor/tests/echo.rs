@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use common::*;
-use ring::{Config, Reactor};
+use reactor::{Config, Reactor};
 
 fn echo(reactor: &mut Reactor<u64>, seen: Seen) {
     if let Seen::Received(key, bytes) = seen {
