@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use crate::file;
 use crate::glob::Glob;
-use crate::logging::escape::escaped;
+use flags::file;
+use logging::escape::escaped;
 
 /// Rules in no order: what one of them allows is allowed, all else is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -261,7 +261,7 @@ mod tests {
     fn an_error_is_one_line_whatever_the_file_holds() {
         for text in [r#"{"a\nb\u001b[31m\u202e":1}"#, r#"{"rules":[{"identity":"a","locks":"\n\u009b"}]}"#] {
             let error = error(text);
-            assert!(!error.contains(crate::logging::escape::must_be_escaped), "{error:?}");
+            assert!(!error.contains(logging::escape::must_be_escaped), "{error:?}");
         }
         assert!(Acl::parse(b"{\"rules\":[{\"identity\":\"\xff\",\"locks\":[\"a\"]}]}").is_err());
     }

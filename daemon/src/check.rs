@@ -14,13 +14,13 @@ use std::process::ExitCode;
 use addresses::Addresses;
 
 use crate::acl;
-use crate::logging::escape::escaped;
 use crate::settings::{
-    ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, AdminAddress, Given, LISTEN, OPS_LISTEN, Origin, Reading, SHARDS,
-    TLS_CERT, TLS_CLIENT_CA, TLS_KEY, unknown_variables,
+    ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, LISTEN, OPS_LISTEN, Reading, SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
 };
 use crate::tls::{Certificate, ClientCa};
 use crate::{capacity, clock, exit, fail, server};
+use flags::{AdminAddress, Given, Origin, unknown_variables};
+use logging::escape::escaped;
 
 /// Checks, and says on standard output what would be used and on standard error what is wrong.
 pub(crate) fn check(reading: &Reading) -> ExitCode {
@@ -52,7 +52,7 @@ impl Report {
         let mut report = Self::default();
         report.lines.extend(reading.given.iter().map(setting));
         report.mistakes.extend(
-            unknown_variables().iter().map(|name| {
+            unknown_variables(crate::settings::all()).iter().map(|name| {
                 format!("{name} is no variable of monolock; monolock --help lists what there is")
             }),
         );

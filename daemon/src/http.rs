@@ -23,8 +23,8 @@ use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tracing::{Level, warn};
 
-use crate::logging::seldom::Seldom;
 use crate::peer::Peer;
+use logging::seldom::Seldom;
 
 /// The pause after a failed accept, so that a lack of descriptors is not met by spinning.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -10,27 +10,21 @@ mod capacity;
 mod check;
 mod cli;
 mod clock;
-mod duration;
 mod exit;
-mod file;
 mod gate;
 mod glob;
 mod http;
 mod intake;
 mod listener;
-mod logging;
 mod metrics;
 mod ops;
 mod peer;
 mod reload;
 mod run;
-mod runtime;
 mod server;
 mod settings;
 mod shard;
-mod signals;
 mod systemd;
-mod threads;
 mod tls;
 mod vital;
 
@@ -46,7 +40,7 @@ use tracing::{error, warn};
 
 /// The whole program: understands its arguments, the first being the program's name, and does what they ask.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let invocation = settings::parse(arguments, settings::environment_variable);
+    let invocation = settings::parse(arguments, flags::environment_variable);
     if let Some(name) = invocation.as_ref().ok().and_then(Invocation::process_name) {
         // For people who look; nothing depends on it.
         let _ = rustix::thread::set_name(name);
@@ -78,7 +72,7 @@ fn serve(settings: &ServeSettings) -> ExitCode {
         Ok(logging) => logging,
         Err(error) => return fail(exit::OS_ERROR, &format!("cannot start the log's thread: {error}")),
     };
-    for name in settings::unknown_variables() {
+    for name in flags::unknown_variables(settings::all()) {
         warn!(name, "a variable that is none of monolock's: mistyped? monolock --help lists what there is");
     }
     match control.serve(settings) {

@@ -39,9 +39,8 @@ use client::{Alarm, Config, Connection, Event, boottime_ns};
 use protocol::Token;
 use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
-use crate::duration::parse_duration;
-use crate::runtime;
 use acquire::{Senses, acquire};
+use flags::parse_duration;
 use front::{Need, ToFront};
 use group::Group;
 use guard::{Ended, Guard};
@@ -53,6 +52,7 @@ pub(crate) use settings::{RunSettings, SETTINGS};
 use signals::{Children, Inherited, Signals};
 use starter::Begun;
 pub(crate) use starter::StarterArgs;
+use threads::runtime;
 use vigil::Verdict;
 use voice::Voice;
 use watch::{Step, Watch};
@@ -173,7 +173,7 @@ fn keep(settings: &RunSettings, front: Option<ToFront>) -> ExitCode {
     let last_words = voice.clone();
     // The group is killed after these: they must not block either.
     panic::set_hook(Box::new(move |panic| last_words.say(format_args!("{panic}"))));
-    for name in crate::settings::unknown_variables() {
+    for name in flags::unknown_variables(crate::settings::all()) {
         voice.say(format_args!(
             "the variable {name} is none of monolock's: mistyped? monolock run --help lists them"
         ));

@@ -25,8 +25,9 @@ use crate::reload::{Files, LoadError};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
 use crate::systemd::Manager;
-use crate::threads::Workers;
-use crate::{audit, exit, runtime, signals, vital};
+use crate::{audit, exit, vital};
+use threads::Workers;
+use threads::runtime;
 
 /// How long the ops endpoints outlast the last session, so that a load balancer sees their 503.
 const OPS_OUTLAST: Duration = Duration::from_secs(1);

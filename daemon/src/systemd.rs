@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, SyncSender};
 
 use tracing::warn;
 
-use crate::{clock, threads};
+use crate::clock;
 
 /// Messages that wait for the manager to take them: those of the start, of a few reloads, and of the end.
 const WAITING_MAX: usize = 16;

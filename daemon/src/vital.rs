@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::error;
 
-use crate::{exit, logging, threads};
+use crate::exit;
 
 /// How long the end of the process waits for the panic's line to be written. A log that is read takes far
 /// less.

@@ -13,11 +13,11 @@ use super::json;
 use super::model::{Config, Info, Kicked, Lock, Released};
 use super::refusal::Refusal;
 use crate::http::Remote;
-use crate::logging::seldom::Seldom;
 use crate::peer::Peer;
 use crate::settings::ServeSettings;
 use crate::shard::Questions;
 use crate::shard::seen::{self, NotReleased};
+use logging::seldom::Seldom;
 
 /// How long the shards are asked for one call. Measured: a million locks take half a second of table, and as much for their JSON.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(30);
@@ -194,7 +194,7 @@ mod tests {
         let text = std::str::from_utf8(&line).unwrap();
         let (body, newline) = text.split_at(text.len() - 1);
         assert_eq!(newline, "\n");
-        assert!(!body.contains(crate::logging::escape::must_be_escaped), "{body:?}");
+        assert!(!body.contains(logging::escape::must_be_escaped), "{body:?}");
         let read: model::Listing = serde_json::from_str(text).unwrap();
         assert_eq!(read.next.as_deref(), Some("b\u{7f}"));
         let final_form = |lock: &model::Lock| json::line(lock);

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 
 use super::refusal::Refusal;
 use crate::http::Remote;
-use crate::settings::HostName;
+use flags::HostName;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-use crate::logging::escape::escaped;
+use logging::escape::escaped;
 
 /// A value as a line of JSON.
 pub(crate) fn line(value: &impl Serialize) -> Vec<u8> {

@@ -29,15 +29,16 @@ use tracing::warn;
 
 use crate::http::{self, Listener, Remote, Service};
 use crate::listener::{self, BindError};
-use crate::settings::{AdminAddress, AdminSettings, HostName, ServeSettings};
+use crate::settings::{AdminSettings, ServeSettings};
 use crate::shard::Questions;
-use crate::threads::Workers;
 use answer::Answers;
 use call::Call;
 pub(crate) use call::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
+use flags::{AdminAddress, HostName};
 use refusal::Refusal;
 use socket::SocketFile;
 pub(crate) use socket::{SocketError, has_server};
+use threads::Workers;
 
 /// Connections at once of each listener: people, scripts and a live view. With those of the ops endpoints they stay within the
 /// descriptors that are kept free of sessions.

@@ -3,7 +3,7 @@
 use axum::http::{Method, StatusCode};
 
 use crate::shard::NoAnswer;
-use crate::threads::NotDone;
+use threads::NotDone;
 
 /// An answer other than 200.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::recorder::{Entry, Run};
 use super::{Event, What};
-use crate::logging::escape;
 use crate::peer::Peer;
+use logging::escape;
 
 const NS_PER_MS: u64 = 1_000_000;
 

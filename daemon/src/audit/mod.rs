@@ -25,9 +25,9 @@ use tokio::time::timeout;
 use tracing::error;
 
 use crate::peer::Peer;
-use crate::threads;
 use destination::Sink;
 use recorder::Backlog;
+use threads;
 use writer::{Order, Writer};
 
 pub(crate) use destination::IS_A_SOCKET;

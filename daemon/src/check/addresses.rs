@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::listener;
-use crate::settings::ListenAddress;
+use flags::ListenAddress;
 
 /// The addresses that were looked at.
 #[derive(Debug, Default)]

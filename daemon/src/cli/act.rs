@@ -9,7 +9,7 @@ use super::api::Api;
 use super::problem::{HELP, Problem};
 use super::{LockArgs, output, span};
 use crate::admin::model::{Kicked, Released};
-use crate::logging::escape::{escaped, shown};
+use logging::escape::{escaped, shown};
 
 /// Takes a lock from its holder, at once and unasked; the next in line has it.
 ///

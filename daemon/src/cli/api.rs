@@ -20,7 +20,7 @@ use super::problem::Problem;
 use crate::admin::PAGE_LOCKS_MAX;
 use crate::admin::model::{self, Kicked, Listing, Lock, Released};
 use crate::http::Stream;
-use crate::settings::AdminAddress;
+use flags::AdminAddress;
 
 /// How long a connection may take: several retransmissions of a lost SYN, and a slow look-up of a name.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);

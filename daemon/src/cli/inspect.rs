@@ -10,7 +10,7 @@ use super::problem::{HELP, Problem};
 use super::table::{Kind, Table};
 use super::{LockArgs, output, span};
 use crate::admin::model::{Lock, Waiter};
-use crate::logging::escape::shown;
+use logging::escape::shown;
 
 /// Shows one lock: its holder, and its whole queue in order.
 ///

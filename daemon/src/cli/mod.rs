@@ -21,10 +21,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use protocol::LockName;
 
-use crate::settings::{self, AdminAddress};
-use crate::{exit, fail, runtime};
+use crate::{exit, fail};
 use api::Api;
+use flags::AdminAddress;
 use problem::Problem;
+use threads::runtime;
 
 /// A command of the operator.
 #[derive(Debug, Subcommand)]
@@ -84,7 +85,7 @@ async fn done(command: &Command) -> Result<(), Problem> {
 
 impl AdminArgs {
     fn api(&self) -> Result<Api, Problem> {
-        target::resolve(self.admin.as_ref(), settings::environment_variable).map(Api::new)
+        target::resolve(self.admin.as_ref(), flags::environment_variable).map(Api::new)
     }
 }
 

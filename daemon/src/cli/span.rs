@@ -43,7 +43,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::duration::parse_duration;
+    use flags::parse_duration;
 
     #[test]
     fn an_age_has_its_two_largest_units() {

@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::logging::escape::shown;
+use logging::escape::shown;
 
 /// Between two columns.
 const GAP: &str = "  ";

@@ -1,7 +1,8 @@
 //! Where the admin API is: the flag beats the variable, which is the server's own.
 
 use super::problem::Problem;
-use crate::settings::{ADMIN_LISTEN, AdminAddress};
+use crate::settings::ADMIN_LISTEN;
+use flags::AdminAddress;
 
 /// The address to connect to.
 pub(super) fn resolve(

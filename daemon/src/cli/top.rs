@@ -10,7 +10,7 @@ use super::output::{self, Size};
 use super::problem::{HELP, Problem};
 use super::rank::{Ranking, Sort};
 use super::view::{self, Look};
-use crate::duration::parse_duration;
+use flags::parse_duration;
 
 /// The shortest time between two looks: a person sees no more, and the server has better things to do.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use super::api::About;
 use super::rank::Ranking;
 use super::table::cut;
 use super::{locks, span};
-use crate::logging::escape::escaped;
+use logging::escape::escaped;
 
 /// Lines of a frame besides its locks: two of totals, an empty one, the titles, and where the cursor stays.
 pub(super) const OTHER_LINES: usize = 5;

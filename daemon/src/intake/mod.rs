@@ -21,10 +21,10 @@ use tracing::Level;
 
 use crate::acl::Acl;
 use crate::capacity::Capacity;
-use crate::logging::seldom::Seldom;
 use crate::metrics::IntakeCounters;
 use crate::shard::Shards;
 use crate::{audit, tls, vital};
+use logging::seldom::Seldom;
 
 /// Submission entries of an intake ring; one is used for each readiness poll between two submissions.
 const RING_ENTRIES: u32 = 1024;

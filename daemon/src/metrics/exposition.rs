@@ -13,8 +13,8 @@ use super::histogram::write_histograms;
 use super::names::{CODES, Count, Level};
 use super::{IntakeCounters, Published};
 use crate::audit::Dropped;
-use crate::logging;
 use crate::reload::{Part, ReloadStatus};
+use logging;
 
 const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);
 

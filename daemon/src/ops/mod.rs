@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use crate::clock;
 use crate::http::{self, Listener, Service};
 use crate::metrics::{Exposition, Published, Sources};
-use crate::threads::Workers;
 use readiness::{Lifecycle, Phase, failing_checks};
+use threads::Workers;
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -52,7 +52,7 @@ impl OpsState {
     ///
     /// # Errors
     ///
-    /// As [`threads::start`](crate::threads::start).
+    /// As [`threads::start`](threads::start).
     pub(crate) fn new(sources: Sources) -> io::Result<Self> {
         let shards = sources.shards.clone();
         let exposition = Arc::new(Mutex::new(Exposition::new(sources)));

@@ -15,7 +15,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
-use dispositions::Ignored;
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,6 +25,7 @@ use rustix::process::{
 };
 use rustix::stdio::dup2_stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use signals::Ignored;
 
 use super::signals::FORWARDED;
 use super::starter::{receive_input, send_input};
@@ -82,7 +82,7 @@ fn has_children() -> bool {
 
 /// Starts a keeper with these arguments of `monolock run`, and stands in for it until it ends.
 pub(crate) fn stand(need: &Need, arguments: impl IntoIterator<Item = OsString>) -> io::Result<ExitCode> {
-    dispositions::keep_children();
+    signals::keep_children();
     let ignored = Ignored::at_start();
     let mut caught = SigSet::empty();
     for signal in FORWARDED.into_iter().filter(|signal| !ignored.contains(signal.as_raw())) {

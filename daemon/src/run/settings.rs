@@ -11,8 +11,8 @@ use protocol::{Acquire, Lease, LockName};
 use super::queue::Talk;
 use super::tls::{Named, TlsFiles};
 use super::{RunArgs, address, status};
-use crate::duration::parse_duration;
-use crate::settings::{Origin, Reader, Setting};
+use flags::parse_duration;
+use flags::{Origin, Reader, Setting};
 
 pub(crate) const ADDRESS: Setting = Setting {
     flag: "--address",

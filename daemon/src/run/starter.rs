@@ -13,7 +13,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode};
 
-use dispositions::Ignored;
 use nix::unistd::execvp;
 use protocol::Token;
 use rustix::cmsg_space;
@@ -23,6 +22,7 @@ use rustix::net::{
 };
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
+use signals::Ignored;
 
 use super::kin::{LOCK_VARIABLE, TOKEN_VARIABLE};
 use super::signals::Inherited;

@@ -5,7 +5,7 @@ use std::fs;
 use client::{Identity, Tls, TlsError};
 
 use super::settings::{TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME, named};
-use crate::settings::{Origin, Setting};
+use flags::{Origin, Setting};
 
 /// TLS flags. Without a CA the connection is plain.
 #[derive(Debug, clap::Args)]

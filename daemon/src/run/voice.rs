@@ -8,7 +8,7 @@ use std::io::{self, Stderr, Write};
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::logging::queue::{self, Flush, Lines};
+use logging::queue::{self, Flush, Lines};
 
 /// The entrance to the writing thread. Never blocks or fails.
 #[derive(Debug, Clone)]

@@ -1,9 +1,6 @@
 //! The server's settings: each one a flag with an environment variable. Flag beats variable beats default.
 
-mod address;
-mod admin;
 mod command;
-mod reading;
 mod table;
 mod values;
 
@@ -12,19 +9,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use flags::values::{empty_or, path, path_or_dash, positive_duration};
+use flags::{AdminAddress, Given, HostName, ListenAddress, Mistake, Reader, Setting};
 
-pub(crate) use address::ListenAddress;
-pub(crate) use admin::{AdminAddress, HostName};
 pub(crate) use command::{Ending, Invocation, parse};
-pub(crate) use reading::{Given, Mistake, Origin, Reader, environment_variable, unknown_variables};
-pub(crate) use table::Setting;
 
-use crate::logging::{LogFormat, LogLevel};
+use logging::{LogFormat, LogLevel};
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
     SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
 };
-use values::{empty_or, log_format, log_level, path, path_or_dash, positive_duration, shard_count};
+use values::{log_format, log_level, shard_count};
+
+/// Every setting that has a variable: the server's and those of `monolock run`.
+pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
+    table::SETTINGS.iter().chain(&crate::run::SETTINGS).copied()
+}
 
 /// What the server is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Reading {
     pub(crate) fn new(args: &ServeArgs, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut reader = Reader::new(variable);
         let settings = ServeSettings::read(args, &mut reader);
-        reader.check_needs();
+        reader.check_needs(&table::NEEDS);
         Self { given: reader.given, mistakes: reader.mistakes, settings }
     }
 

@@ -2,14 +2,7 @@
 
 use std::fmt;
 
-/// A setting as the user sees it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
-    pub(crate) flag: &'static str,
-    pub(crate) variable: &'static str,
-    pub(crate) default: &'static str,
-    pub(crate) meaning: &'static str,
-}
+use flags::Setting;
 
 pub(crate) const LISTEN: Setting = Setting {
     flag: "-listen",

@@ -8,8 +8,8 @@ use pki::{Doubt, Leaf, Mismatch, Side};
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
-use crate::file;
 use crate::settings::{TLS_CERT, TLS_CLIENT_CA, TLS_KEY};
+use flags::file;
 
 /// A file that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]

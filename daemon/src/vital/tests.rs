@@ -5,7 +5,7 @@ use std::time::Instant;
 use rustix::io::ioctl_fionbio;
 
 use super::*;
-use crate::logging::{LogFormat, LogLevel, Logging};
+use logging::{LogFormat, LogLevel, Logging};
 
 /// Longer than any machine keeps a process from running.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use super::{Line, event, events, lines, lost};
 use crate::audit::line;
 use crate::audit::recorder::Entry;
 use crate::audit::trouble::REPEAT;
-use crate::logging::diagnostics::Diagnostics;
+use logging::diagnostics::Diagnostics;
 
 fn line_bytes(number: u64) -> usize {
     line::format(&Entry::Event(event("a", number))).len()

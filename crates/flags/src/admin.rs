@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::{ListenAddress, values};
+use crate::{ListenAddress, values};
 
 /// The longest path of a Unix socket: sun_path of sockaddr_un is 108 bytes, and a NUL ends it.
 const UNIX_PATH_LEN_MAX: usize = 107;
@@ -15,7 +15,7 @@ const LABEL_LEN_MAX: usize = 63;
 
 /// `host:port`, or `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AdminAddress {
+pub enum AdminAddress {
     Tcp(ListenAddress),
     /// An absolute path that fits into a socket's address.
     Unix(PathBuf),
@@ -52,11 +52,11 @@ impl fmt::Display for AdminAddress {
 
 /// The name of a host, without a port. It equals a text in any case of its letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HostName(String);
+pub struct HostName(String);
 
 impl HostName {
     /// Names with commas between them, and spaces where they like.
-    pub(super) fn list(text: &str) -> Result<Vec<Self>, String> {
+    pub fn list(text: &str) -> Result<Vec<Self>, String> {
         if text.is_empty() {
             Ok(Vec::new())
         } else {

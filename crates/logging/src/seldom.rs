@@ -9,7 +9,7 @@ use tracing::{Level, info, warn};
 
 /// One kind of line. Clones are of the same kind.
 #[derive(Debug, Clone)]
-pub(crate) struct Seldom(Arc<Kind>);
+pub struct Seldom(Arc<Kind>);
 
 #[derive(Debug)]
 struct Kind {
@@ -29,7 +29,7 @@ struct State {
 
 impl Seldom {
     /// Lines of this level, INFO or WARN; `name` stands before the number of those that were left out.
-    pub(crate) fn new(name: &'static str, level: Level, interval: Duration) -> Self {
+    pub fn new(name: &'static str, level: Level, interval: Duration) -> Self {
         Self(Arc::new(Kind { name, level, interval, state: Mutex::default() }))
     }
 
@@ -38,7 +38,7 @@ impl Seldom {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub(crate) fn may_log(&self) -> bool {
+    pub fn may_log(&self) -> bool {
         let now = Instant::now();
         let mut state = self.0.state();
         let next = state.logged.map(|logged| logged + self.0.interval).filter(|next| *next > now);
@@ -87,7 +87,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::logging::diagnostics::Diagnostics;
+    use crate::diagnostics::Diagnostics;
 
     const INTERVAL: Duration = Duration::from_secs(1);
 

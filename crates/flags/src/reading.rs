@@ -2,11 +2,11 @@
 
 use std::env;
 
-use super::table::{NEEDS, SETTINGS, Setting};
+use crate::Setting;
 
 /// Where a setting's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     Flag,
     Variable,
     Default,
@@ -14,17 +14,17 @@ pub(crate) enum Origin {
 
 /// A setting's value as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Given {
-    pub(crate) setting: &'static Setting,
-    pub(crate) text: String,
-    pub(crate) origin: Origin,
+pub struct Given {
+    pub setting: &'static Setting,
+    pub text: String,
+    pub origin: Origin,
     /// The setting takes the value.
-    pub(crate) is_valid: bool,
+    pub is_valid: bool,
 }
 
 /// What is wrong with the settings: the operator's mistake.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Mistake {
+pub enum Mistake {
     /// A value that the setting cannot take.
     #[error("{name}: invalid value {value:?}: {problem}")]
     Value { name: String, value: String, problem: String },
@@ -34,10 +34,10 @@ pub(crate) enum Mistake {
 }
 
 /// Reads settings one by one, and keeps what was given and what is wrong with it.
-pub(crate) struct Reader<V> {
+pub struct Reader<V> {
     variable: V,
-    pub(crate) given: Vec<Given>,
-    pub(super) mistakes: Vec<Mistake>,
+    pub given: Vec<Given>,
+    pub mistakes: Vec<Mistake>,
 }
 
 impl Given {
@@ -57,7 +57,7 @@ impl Given {
     }
 
     /// The flag that the value came from, or the variable with the flag that it stands for.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self.origin {
             Origin::Variable => format!("{} ({})", self.setting.variable, self.setting.flag),
             Origin::Flag | Origin::Default => self.setting.flag.to_owned(),
@@ -66,12 +66,12 @@ impl Given {
 }
 
 impl<V: Fn(&str) -> Option<String>> Reader<V> {
-    pub(crate) fn new(variable: V) -> Self {
+    pub fn new(variable: V) -> Self {
         Self { variable, given: Vec::new(), mistakes: Vec::new() }
     }
 
     /// The setting's value; its default after a mistake, so that reading goes on and finds the others.
-    pub(crate) fn read<T>(
+    pub fn read<T>(
         &mut self,
         setting: &'static Setting,
         flag: Option<&String>,
@@ -88,16 +88,16 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
     }
 
     /// What is wrong so far.
-    pub(crate) fn mistakes(&self) -> &[Mistake] {
+    pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
     }
 
     /// After all have been read: are those there that others need?
-    pub(super) fn check_needs(&mut self) {
+    pub fn check_needs(&mut self, needs: &[(&'static Setting, &[&'static Setting])]) {
         let given = |setting: &Setting| {
             self.given.iter().find(|given| given.setting == setting).expect("every setting is read")
         };
-        for (setting, needed) in NEEDS {
+        for (setting, needed) in needs {
             let missing: Vec<_> = needed
                 .iter()
                 .filter(|needed| given(needed).text.is_empty())
@@ -114,15 +114,17 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
 const OTHER_VARIABLES: [&str; 3] = ["MONOLOCK_LOCK", "MONOLOCK_TOKEN", "MONOLOCK_COMMIT"];
 
 /// Variables of the environment that look like ours and are none: most likely mistyped.
-pub(crate) fn unknown_variables() -> Vec<String> {
+pub fn unknown_variables<'s>(known: impl Iterator<Item = &'s Setting> + Clone) -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    unknown_of(names)
+    unknown_of(names, known)
 }
 
-fn unknown_of(names: impl Iterator<Item = String>) -> Vec<String> {
+fn unknown_of<'s>(
+    names: impl Iterator<Item = String>,
+    known: impl Iterator<Item = &'s Setting> + Clone,
+) -> Vec<String> {
     let is_known = |name: &String| {
-        let mut settings = SETTINGS.iter().chain(&crate::run::SETTINGS);
-        OTHER_VARIABLES.contains(&name.as_str()) || settings.any(|setting| setting.variable == name)
+        OTHER_VARIABLES.contains(&name.as_str()) || known.clone().any(|setting| setting.variable == name)
     };
     let mut unknown: Vec<String> =
         names.filter(|name| name.starts_with("MONOLOCK_") && !is_known(name)).collect();
@@ -132,7 +134,7 @@ fn unknown_of(names: impl Iterator<Item = String>) -> Vec<String> {
 
 /// A variable of this process's environment. What is not Unicode comes out with replacement characters, which
 /// no setting takes.
-pub(crate) fn environment_variable(name: &str) -> Option<String> {
+pub fn environment_variable(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
@@ -142,18 +144,17 @@ mod tests {
 
     #[test]
     fn a_mistyped_variable_is_noticed_and_those_of_others_are_not() {
+        let setting = |variable| Setting { flag: "", variable, default: "", meaning: "" };
+        let known = [setting("MONOLOCK_SHARDS"), setting("MONOLOCK_ADDRESS")];
         let names = [
             "PATH",
             "MONOLOCK_TLS_CLIENTCA",
             "MONOLOCK_TOKEN",
             "MONOLOCK_LISTEN_ADRESS",
             "MONOLOCK_SHARDS",
-            // Those of `monolock run`.
             "MONOLOCK_ADDRESS",
-            "MONOLOCK_TLS_CA",
-            "MONOLOCK_LEASE",
         ];
-        let unknown = unknown_of(names.map(str::to_owned).into_iter());
+        let unknown = unknown_of(names.map(str::to_owned).into_iter(), known.iter());
         assert_eq!(unknown, ["MONOLOCK_LISTEN_ADRESS", "MONOLOCK_TLS_CLIENTCA"]);
     }
 }

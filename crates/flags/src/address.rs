@@ -7,12 +7,10 @@ use std::str::FromStr;
 
 use tokio::sync::oneshot;
 
-use crate::threads;
-
 /// `host:port`: `:9090`, `localhost:7070`, `[::1]:7070`. An empty host and both wildcards stand for every address of the
 /// machine, IPv4 and IPv6.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListenAddress {
+pub struct ListenAddress {
     host: Host,
     port: u16,
 }
@@ -31,7 +29,7 @@ impl ListenAddress {
     /// # Errors
     ///
     /// When the name is unknown or cannot be looked up.
-    pub(crate) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+    pub async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let port = self.port;
         match &self.host {
             Host::Wildcard => Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into()]),
@@ -49,7 +47,7 @@ impl ListenAddress {
     }
 
     /// The address under which this machine reaches a server that listens here.
-    pub(crate) fn to_dial(&self) -> Self {
+    pub fn to_dial(&self) -> Self {
         match self.host {
             Host::Wildcard => Self { host: Host::Name("localhost".into()), port: self.port },
             Host::Ip(_) | Host::Name(_) => self.clone(),

@@ -1,6 +1,10 @@
 //! Threads. Where a unit (TasksMax), a user (RLIMIT_NPROC) or the machine has no more of them, none can be
 //! started: work that must go on then has its thread from the start.
 
+#![forbid(unsafe_code)]
+
+pub mod runtime;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -15,10 +19,7 @@ use tokio::sync::oneshot;
 /// # Errors
 ///
 /// Where there are no more threads; the error says what to look at.
-pub(crate) fn start(
-    name: impl Into<String>,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+pub fn start(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(body).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             let limits =
@@ -33,11 +34,11 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that wait, for disks or for shards, in the place of the control thread.
 #[derive(Debug, Clone)]
-pub(crate) struct Workers(SyncSender<Job>);
+pub struct Workers(SyncSender<Job>);
 
 /// Why there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotDone {
+pub enum NotDone {
     #[error("too many requests at once")]
     Busy,
     #[error("an error of the server itself, which its log tells of")]
@@ -51,7 +52,7 @@ impl Workers {
     /// # Errors
     ///
     /// As [`start`].
-    pub(crate) fn start(name: &str, count: usize, waiting_max: usize) -> io::Result<Self> {
+    pub fn start(name: &str, count: usize, waiting_max: usize) -> io::Result<Self> {
         let (queue, jobs) = mpsc::sync_channel(waiting_max);
         let jobs = Arc::new(Mutex::new(jobs));
         for _ in 0..count {
@@ -69,7 +70,7 @@ impl Workers {
     /// # Errors
     ///
     /// When too many jobs wait already, or the job panics.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotDone> {

@@ -6,7 +6,7 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Characters that a terminal or a reader of lines may obey instead of showing, or that show nothing of their own, so that two
 /// names look alike: all but letters, marks, numbers, punctuation, symbols and the plain space.
-pub(crate) fn must_be_escaped(c: char) -> bool {
+pub fn must_be_escaped(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
@@ -42,7 +42,7 @@ fn is_blank(c: char) -> bool {
 
 /// A text in which a backslash is no character of a name, as JSON or a sentence with quoted names, as it may be shown. An escape
 /// reads `\u001b`, which is right in a JSON string too: a character beyond U+FFFF is two of them.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if must_be_escaped(c) {
@@ -56,7 +56,7 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// A name, an identity or another bare text as it may be shown: no two look alike because one has what is not seen. So the spaces
 /// at its ends are escaped too, and a backslash that would begin what reads as an escape.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let inner = text.trim_matches(' ');
     let before = text.len() - text.trim_start_matches(' ').len();

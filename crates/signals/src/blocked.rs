@@ -9,12 +9,12 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 /// The signals that the parent has blocked for this process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ParentsMask(SigSet);
+pub struct ParentsMask(SigSet);
 
 /// Unblocks signals in this thread and in those that it starts from now on.
 ///
 /// Comes before the first thread, which would keep the parent's mask, and after the handlers: what is pending comes at once.
-pub(crate) fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<ParentsMask> {
+pub fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<ParentsMask> {
     let mut set = SigSet::empty();
     for signal in relied_on {
         set.add(Signal::try_from(signal.as_raw())?);
@@ -27,7 +27,7 @@ pub(crate) fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<Paren
 ///
 /// Under `stty tostop` such a write stops the whole process, for good; where the signal for that is blocked
 /// it is done.
-pub(crate) fn write_in_the_background() -> io::Result<()> {
+pub fn write_in_the_background() -> io::Result<()> {
     let mut output = SigSet::empty();
     output.add(Signal::SIGTTOU);
     Ok(output.thread_block()?)
@@ -36,7 +36,7 @@ pub(crate) fn write_in_the_background() -> io::Result<()> {
 impl ParentsMask {
     /// Runs `start` under the parent's mask: a process that it starts gets the mask that it would have had without us.
     /// What comes meanwhile to this thread comes right after.
-    pub(crate) fn lend<T>(&self, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub fn lend<T>(&self, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let _back = TakenBack(self.0.thread_swap_mask(SigmaskHow::SIG_SETMASK)?);
         start()
     }

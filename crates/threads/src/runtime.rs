@@ -14,7 +14,7 @@ const PAIRS_MAX: usize = 4;
 /// # Errors
 ///
 /// The system has no descriptors left. Tokio by itself panics where it gets none for its signals.
-pub(crate) fn current_thread() -> io::Result<Runtime> {
+pub fn current_thread() -> io::Result<Runtime> {
     let descriptors: io::Result<Vec<_>> = (0..PAIRS_MAX).map(|_| UnixStream::pair()).collect();
     drop(descriptors?);
     Builder::new_current_thread().enable_all().build()

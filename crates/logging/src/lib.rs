@@ -5,12 +5,13 @@
 //! waits for a log would let leases run out; when writing works again, the log says how many. Every control character of a line is escaped on its way out, so that
 //! nothing a client sends can break a line or reach a terminal.
 
-#[cfg(test)]
-pub(crate) mod diagnostics;
-pub(crate) mod escape;
+#![forbid(unsafe_code)]
+
+pub mod diagnostics;
+pub mod escape;
 mod json;
-pub(crate) mod queue;
-pub(crate) mod seldom;
+pub mod queue;
+pub mod seldom;
 
 use std::io;
 use std::sync::OnceLock;
@@ -31,7 +32,7 @@ static FLUSH: OnceLock<Flush> = OnceLock::new();
 
 /// The least important events that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogLevel {
+pub enum LogLevel {
     Debug,
     Info,
     Warn,
@@ -40,14 +41,14 @@ pub(crate) enum LogLevel {
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     Text,
     Json,
 }
 
 /// The running log. Dropping it writes out, within a bound, what is queued.
 #[derive(Debug)]
-pub(crate) struct Logging {
+pub struct Logging {
     _flush: Flush,
 }
 
@@ -57,7 +58,7 @@ impl Logging {
     /// # Errors
     ///
     /// When the writing thread cannot be started.
-    pub(crate) fn start(level: LogLevel, format: LogFormat) -> io::Result<Self> {
+    pub fn start(level: LogLevel, format: LogFormat) -> io::Result<Self> {
         let (lines, flush) = queue::start(io::stderr(), tell_lost)?;
         LINES_LOST.set(lines.lost()).expect("logging starts once");
         FLUSH.set(flush.clone()).expect("logging starts once");
@@ -75,17 +76,17 @@ fn tell_lost(lost: u64) {
 }
 
 /// How many lines were dropped since the start.
-pub(crate) fn lines_lost_total() -> u64 {
+pub fn lines_lost_total() -> u64 {
     LINES_LOST.get().map_or(0, LinesLost::total)
 }
 
 /// Whether events have somewhere to go.
-pub(crate) fn has_started() -> bool {
+pub fn has_started() -> bool {
     FLUSH.get().is_some()
 }
 
 /// Waits until what was logged so far is written, at most for `time_max`.
-pub(crate) fn flush(time_max: Duration) {
+pub fn flush(time_max: Duration) {
     if let Some(flush) = FLUSH.get() {
         flush.wait(time_max);
     }

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 const LEN_MAX: u64 = 4 << 20;
 
 /// The bytes of a regular file. Anything else is refused: a FIFO or a device might never come to an end, and a reload has to.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a FIFO that nobody writes to would wait.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(nonblocking).open(path)?;

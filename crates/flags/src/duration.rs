@@ -13,7 +13,7 @@ const FRACTION_DIGITS_MAX: usize = 18;
 /// # Errors
 ///
 /// What is wrong with the text, without the text itself. A negative duration is an error: no setting takes one.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.starts_with('-') {
         return Err("a duration cannot be negative".into());
     }

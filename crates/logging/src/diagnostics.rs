@@ -7,7 +7,7 @@ use tracing::Dispatch;
 use tracing::subscriber::{self, DefaultGuard, NoSubscriber};
 
 /// What this thread logs, without times, for as long as the value lives.
-pub(crate) struct Diagnostics {
+pub struct Diagnostics {
     log: Arc<Mutex<Vec<u8>>>,
     /// While there is only one subscriber, a log statement that another thread reaches first is turned off for all.
     _second: Dispatch,
@@ -15,7 +15,7 @@ pub(crate) struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let log = Arc::default();
         let to = Arc::clone(&log);
         let subscriber = tracing_subscriber::fmt()
@@ -28,7 +28,7 @@ impl Diagnostics {
         Self { log, _second: second, _guard: subscriber::set_default(subscriber) }
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let log = self.log.lock().unwrap();
         std::str::from_utf8(&log).unwrap().lines().map(str::to_owned).collect()
     }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::escape;
-use crate::threads;
 
 /// Lines that wait for the writer. A second of a busy log; at the usual 200 bytes a line, 800 KB at most.
 const LINES_MAX: usize = 4_096;
@@ -29,7 +28,7 @@ enum Message {
 
 /// The entrance of the queue: takes one whole line with each write, and never blocks or fails.
 #[derive(Debug, Clone)]
-pub(crate) struct Lines {
+pub struct Lines {
     queue: SyncSender<Message>,
     lost: LinesLost,
 }
@@ -40,13 +39,13 @@ pub(super) struct LinesLost(Arc<AtomicU64>);
 
 /// Waits, when dropped, until what was queued is written, but not forever.
 #[derive(Debug, Clone)]
-pub(crate) struct Flush {
+pub struct Flush {
     queue: SyncSender<Message>,
 }
 
 /// Starts the thread that writes to `writer`. When writing works again and the queue is empty, `tell` gets to know how many lines
 /// were lost.
-pub(crate) fn start(
+pub fn start(
     writer: impl Write + Send + 'static,
     tell: impl Fn(u64) + Send + 'static,
 ) -> io::Result<(Lines, Flush)> {
