@@ -17,10 +17,10 @@ use crate::acl;
 use crate::settings::{
     ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, LISTEN, OPS_LISTEN, Reading, SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
 };
-use crate::tls::{Certificate, ClientCa};
 use crate::{capacity, clock, exit, fail, server};
 use flags::{AdminAddress, Given, Origin, unknown_variables};
 use logging::escape::escaped;
+use tls::{Certificate, ClientCa};
 
 /// Checks, and says on standard output what would be used and on standard error what is wrong.
 pub(crate) fn check(reading: &Reading) -> ExitCode {
@@ -123,7 +123,7 @@ async fn found(
         }
         TLS_CLIENT_CA => match ClientCa::load(path) {
             Ok(authorities) => Ok(count(authorities.len(), "authority", "authorities")),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(format!("{flag} {error}")),
         },
         ACL_FILE => match acl::load(path) {
             Ok(acl) => Ok(count(acl.len(), "rule", "rules")),
@@ -145,7 +145,8 @@ fn machine(shards: usize) -> Result<String, String> {
 
 /// A certificate that clients will refuse is a mistake too.
 fn certificate(cert: &Path, key: &Path, now_unix_s: i64) -> Result<String, String> {
-    let certificate = Certificate::load(cert, key).map_err(|error| error.to_string())?;
+    let certificate = Certificate::load(cert, key)
+        .map_err(|error| format!("{} {error}", crate::settings::tls_flag(error.of)))?;
     let description = certificate.description();
     match certificate.doubt(now_unix_s) {
         Some(doubt) => {

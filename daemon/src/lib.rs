@@ -5,7 +5,6 @@
 
 mod acl;
 mod admin;
-mod audit;
 mod capacity;
 mod check;
 mod cli;
@@ -13,19 +12,16 @@ mod clock;
 mod exit;
 mod gate;
 mod glob;
-mod http;
 mod intake;
 mod listener;
 mod metrics;
 mod ops;
-mod peer;
 mod reload;
 mod run;
 mod server;
 mod settings;
 mod shard;
 mod systemd;
-mod tls;
 mod vital;
 
 use std::ffi::OsString;

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::acl::{self, Acl};
+use crate::clock;
 use crate::intake::Admission;
-use crate::settings::{ServeSettings, TlsSettings};
-use crate::tls::{self, Certificate, ClientCa};
-use crate::{audit, clock};
+use crate::settings::{self, ServeSettings, TlsSettings};
+use tls::{Certificate, ClientCa};
 
 /// What is reloaded on its own: the values of the metric's label `part`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl ReloadStatus {
 /// A file that cannot be used, under the flag that names it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    #[error(transparent)]
+    #[error("{flag} {0}", flag = settings::tls_flag(.0.of))]
     Tls(#[from] tls::FileError),
     #[error("-tls-cert: {0}")]
     Setup(#[from] tls::SetupError),

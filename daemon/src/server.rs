@@ -25,7 +25,7 @@ use crate::reload::{Files, LoadError};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
 use crate::systemd::Manager;
-use crate::{audit, exit, vital};
+use crate::{exit, vital};
 use threads::Workers;
 use threads::runtime;
 

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod diagnostics;
 pub mod escape;
 mod json;
 pub mod queue;

@@ -87,7 +87,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::diagnostics::Diagnostics;
+    use testkit::diagnostics::Diagnostics;
 
     const INTERVAL: Duration = Duration::from_secs(1);
 

@@ -12,11 +12,11 @@ use super::gather::Gatherer;
 use super::json;
 use super::model::{Config, Info, Kicked, Lock, Released};
 use super::refusal::Refusal;
-use crate::http::Remote;
-use crate::peer::Peer;
 use crate::settings::ServeSettings;
 use crate::shard::Questions;
 use crate::shard::seen::{self, NotReleased};
+use audit::Peer;
+use httpd::Remote;
 use logging::seldom::Seldom;
 
 /// How long the shards are asked for one call. Measured: a million locks take half a second of table, and as much for their JSON.

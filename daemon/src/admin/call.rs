@@ -9,7 +9,7 @@ use protocol::{LockName, Token};
 
 use super::refusal::Refusal;
 use crate::glob::Glob;
-use crate::peer::Peer;
+use audit::Peer;
 
 /// The longest pattern, in bytes: four times the longest name. It is matched against every name.
 pub(crate) const PATTERN_BYTES_MAX: usize = 1024;

@@ -9,8 +9,8 @@ use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 
 use super::refusal::Refusal;
-use crate::http::Remote;
 use flags::HostName;
+use httpd::Remote;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 

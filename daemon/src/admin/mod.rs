@@ -27,7 +27,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::http::{self, Listener, Remote, Service};
 use crate::listener::{self, BindError};
 use crate::settings::{AdminSettings, ServeSettings};
 use crate::shard::Questions;
@@ -35,6 +34,7 @@ use answer::Answers;
 use call::Call;
 pub(crate) use call::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
 use flags::{AdminAddress, HostName};
+use httpd::{Listener, Remote, Service};
 use refusal::Refusal;
 use socket::SocketFile;
 pub(crate) use socket::{SocketError, has_server};
@@ -100,7 +100,7 @@ pub(crate) async fn start(settings: &ServeSettings, questions: Questions) -> Res
         connections_max: CONNECTIONS_MAX,
         connection_time_max: CONNECTION_TIME_MAX,
     };
-    admin.task = tokio::spawn(http::run(listeners, service));
+    admin.task = tokio::spawn(httpd::run(listeners, service));
     Ok(admin)
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::{admin, audit};
+use crate::admin;
 
 /// A log that lines would be appended to.
 pub(super) fn of_log(path: &Path) -> Result<String, String> {

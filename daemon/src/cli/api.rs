@@ -19,8 +19,8 @@ use tokio::time::timeout;
 use super::problem::Problem;
 use crate::admin::PAGE_LOCKS_MAX;
 use crate::admin::model::{self, Kicked, Listing, Lock, Released};
-use crate::http::Stream;
 use flags::AdminAddress;
+use httpd::Stream;
 
 /// How long a connection may take: several retransmissions of a lost SYN, and a slow look-up of a name.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);

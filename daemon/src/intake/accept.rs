@@ -16,7 +16,7 @@ use super::socket::Socket;
 use super::stream::Stream;
 use super::{Context, Listeners, setup};
 use crate::capacity::Place;
-use crate::peer::Peer;
+use audit::Peer;
 
 /// How long accepting waits for descriptors or memory to come free before it tries again. Connections wait in the
 /// kernel's queue meanwhile.

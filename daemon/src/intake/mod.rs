@@ -23,7 +23,7 @@ use crate::acl::Acl;
 use crate::capacity::Capacity;
 use crate::metrics::IntakeCounters;
 use crate::shard::Shards;
-use crate::{audit, tls, vital};
+use crate::vital;
 use logging::seldom::Seldom;
 
 /// Submission entries of an intake ring; one is used for each readiness poll between two submissions.

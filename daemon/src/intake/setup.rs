@@ -11,10 +11,10 @@ use tracing::{debug, info};
 use super::pending::Pending;
 use super::stream::{Failure, Stream};
 use super::{Admission, Context};
-use crate::audit;
 use crate::capacity::Place;
-use crate::peer::Peer;
 use crate::shard::{HandOver, Secured};
+use audit;
+use audit::Peer;
 
 /// Takes one connection from accept to its shard, under what was in force when it was accepted.
 ///

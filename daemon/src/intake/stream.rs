@@ -9,7 +9,8 @@ use protocol::{ErrorCode, ErrorFrame};
 use tokio::time::Instant;
 
 use super::socket::{Socket, WeakSocket};
-use crate::tls;
+use crate::settings::TLS_CLIENT_CA;
+use tls;
 
 /// Read at once of what comes in the clear: room for the longest ACQUIRE and for some heartbeats that come glued to it.
 const READ_BYTES: usize = 320;
@@ -39,8 +40,17 @@ pub(super) enum Failure {
     MadeRoom,
     #[error("connection error: {0}")]
     Connection(io::Error),
-    #[error(transparent)]
+    #[error("{}", explained(.0))]
     Tls(tls::Fault),
+}
+
+/// With the flag that has to do with it.
+fn explained(fault: &tls::Fault) -> String {
+    match fault {
+        tls::Fault::NoTls => format!("{fault}: monolock run needs --tls-ca"),
+        _ if fault.is_of_authorities() => format!("{fault} ({})", TLS_CLIENT_CA.flag),
+        _ => fault.to_string(),
+    }
 }
 
 impl From<io::Error> for Failure {

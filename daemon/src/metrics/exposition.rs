@@ -12,8 +12,8 @@ use super::cells::Cells;
 use super::histogram::write_histograms;
 use super::names::{CODES, Count, Level};
 use super::{IntakeCounters, Published};
-use crate::audit::Dropped;
 use crate::reload::{Part, ReloadStatus};
+use audit::Dropped;
 use logging;
 
 const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);

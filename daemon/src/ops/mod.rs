@@ -15,8 +15,8 @@ use axum::routing::get;
 use tokio::task::JoinHandle;
 
 use crate::clock;
-use crate::http::{self, Listener, Service};
 use crate::metrics::{Exposition, Published, Sources};
+use httpd::{Listener, Service};
 use readiness::{Lifecycle, Phase, failing_checks};
 use threads::Workers;
 
@@ -80,7 +80,7 @@ pub(crate) fn spawn(listeners: Vec<TcpListener>, state: OpsState) -> JoinHandle<
         connections_max: CONNECTIONS_MAX,
         connection_time_max: CONNECTION_TIME_MAX,
     };
-    tokio::spawn(http::run(listeners, service))
+    tokio::spawn(httpd::run(listeners, service))
 }
 
 fn router(state: OpsState) -> Router {

@@ -11,10 +11,11 @@ use std::time::Duration;
 use clap::Args;
 use flags::values::{empty_or, path, path_or_dash, positive_duration};
 use flags::{AdminAddress, Given, HostName, ListenAddress, Mistake, Reader, Setting};
+use logging::{LogFormat, LogLevel};
+use tls::FileOf;
 
 pub(crate) use command::{Ending, Invocation, parse};
 
-use logging::{LogFormat, LogLevel};
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
     SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
@@ -24,6 +25,15 @@ use values::{log_format, log_level, shard_count};
 /// Every setting that has a variable: the server's and those of `monolock run`.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     table::SETTINGS.iter().chain(&crate::run::SETTINGS).copied()
+}
+
+/// The flag that names a file of TLS.
+pub(crate) fn tls_flag(file: FileOf) -> &'static str {
+    match file {
+        FileOf::Certificate => TLS_CERT.flag,
+        FileOf::Key => TLS_KEY.flag,
+        FileOf::ClientCa => TLS_CLIENT_CA.flag,
+    }
 }
 
 /// What the server is told.

@@ -22,8 +22,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::capacity::{Capacity, Place};
 use crate::gate::Gate;
 use crate::metrics::Published;
-use crate::peer::Peer;
-use crate::{audit, tls, vital};
+use crate::vital;
+use audit::Peer;
 pub(crate) use questions::{NoAnswer, Questions};
 use worker::Worker;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use locks::SessionId;
 use protocol::{Lease, Token};
 
-use crate::peer::Peer;
+use audit::Peer;
 
 /// A part of a walk through a shard, and where the next part begins, if there is one.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use reactor::Key;
 
 use super::seen::Who;
 use super::worker::Worker;
-use crate::audit::{Event, Recorder, What};
+use audit::{Event, Recorder, What};
 
 /// The audit log's producer, and who the sessions belong to whose connection is gone while their lock is reserved.
 pub(super) struct Trail {

@@ -7,7 +7,7 @@ use tracing::debug;
 
 use super::Secured;
 use super::worker::Worker;
-use crate::tls;
+use tls;
 
 /// Buffers between the reactor and TLS, kept for their memory.
 #[derive(Debug, Default)]

@@ -17,10 +17,10 @@ use super::seen::Who;
 use super::trail::Trail;
 use super::wire::Buffers;
 use super::{HandOver, Secured, Settings, StartError};
-use crate::audit::{Recorder, What};
 use crate::clock::{self, WallClock};
 use crate::metrics::{Published, ShardCounters, TurnTimes};
-use crate::peer::Peer;
+use audit::Peer;
+use audit::{Recorder, What};
 
 /// The longest sleep: readiness judges a shard by its last published beat and allows one second.
 const SLEEP_MAX: Duration = Duration::from_millis(200);

@@ -7,8 +7,8 @@ use client::blocking::Client;
 use client::{Config, Identity, Tls};
 use serde_json::Value;
 
-use crate::certificates::{Certificates, Says};
 use crate::operator::{LEASE, Site, address, cells, ended, monolock};
+use testkit::certificates::{Certificates, Says};
 
 const TITLES: [&str; 6] = ["NAME", "HOLDER", "HELD", "LEASE", "TOKEN", "WAITERS"];
 

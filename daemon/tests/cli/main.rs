@@ -2,9 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-#[path = "../certificates/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod certificates;
 #[path = "../server/harness.rs"]
 #[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
 mod harness;

@@ -2,9 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-#[path = "../certificates/mod.rs"]
-#[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
-mod certificates;
 mod cut;
 mod deaf;
 mod escapes;

@@ -8,9 +8,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 use crate::harness::{Server, wait_for};
 use crate::runs::{LONG, monolock_run, only_line, run_to_end};
+use testkit::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 
 /// An authority, and certificates of a server and of a client that it vouches for.
 fn certificates() -> TempDir {
@@ -286,7 +286,7 @@ fn a_certificate_that_the_other_side_does_not_accept_is_77_and_told_in_words() {
         (
             "stranger",
             "it does not know the authority of our certificate (alert 48), see --tls-cert",
-            "no authority in -tls-client-ca vouches for it",
+            "no authority for clients vouches for it (-tls-client-ca)",
         ),
     ] {
         let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));

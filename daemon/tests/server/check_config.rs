@@ -11,9 +11,9 @@ use std::thread;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 use crate::harness::{MONOLOCK, run_to_end};
 use crate::start::without_io_uring;
+use testkit::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 
 const ACL: &str = r#"{"rules":[{"identity":"*","locks":["a"]},{"identity":"b","locks":["*"]}]}"#;
 

@@ -3,9 +3,6 @@
 
 mod admin;
 mod audit;
-#[path = "../certificates/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod certificates;
 mod check_config;
 mod errors;
 mod floods;

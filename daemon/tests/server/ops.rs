@@ -12,9 +12,9 @@ use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
 use socket2::SockRef;
 
-use crate::certificates::Says;
 use crate::harness::{Server, wait_for};
 use crate::secured::{Secured, client};
+use testkit::certificates::Says;
 
 const LEASE: Duration = Duration::from_secs(60);
 

@@ -5,9 +5,9 @@ use std::fs;
 use client::blocking::Guard;
 use rustix::process::Signal;
 
-use crate::certificates::{EXPIRED, FUTURE, Key, Says};
 use crate::harness::wait_for;
 use crate::secured::{EVERYBODY, LEASE, Secured, client};
+use testkit::certificates::{EXPIRED, FUTURE, Key, Says};
 
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]

@@ -7,8 +7,8 @@ use client::blocking::{Client, Guard};
 use client::{Config, Error, Identity, Tls};
 use rustix::process::Signal;
 
-use crate::certificates::{Certificates, Says};
 use crate::harness::{Server, wait_for};
+use testkit::certificates::{Certificates, Says};
 
 /// Short: a session that missed a heartbeat around a reload would be lost within a test.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::certificates::Says;
 use crate::harness::{Closed, Peer, Server, field, wait_for};
 use crate::secured::{Secured, client};
+use testkit::certificates::Says;
 
 const LEASE: Duration = Duration::from_secs(60);
 

@@ -11,8 +11,8 @@ use protocol::{HEARTBEAT, ServerFrame, Token, decode_server_frame};
 use rustix::process::Signal;
 
 use crate::admin::Api;
-use crate::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 use crate::harness::{Closed, Peer, Server, acquire, wait_for};
+use testkit::certificates::{Certificates, EXPIRED, FUTURE, Key, Says};
 
 const LEASE: Duration = Duration::from_secs(60);
 

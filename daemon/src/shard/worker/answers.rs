@@ -9,8 +9,8 @@ use reactor::Key;
 use tracing::debug;
 
 use super::Worker;
-use crate::audit::What;
 use crate::shard::seen::{Described, Holder, Lock, NotReleased, Slice, Waiter};
+use audit::What;
 
 /// Slots that one answer looks at: measured 13 µs for a million locks or waiters, 30 µs in the worst percent.
 const SLOTS_MAX: u32 = 1024;

@@ -1,0 +1,317 @@
+//! The HTTP servers below the ops endpoints and the admin API: one request a connection, and nothing that a client can
+//! hold on to.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::{AbortHandle, JoinSet, yield_now};
+use tokio::time::{sleep, timeout};
+use tracing::{Level, warn};
+
+use logging::seldom::Seldom;
+
+/// The pause after a failed accept, so that a lack of descriptors is not met by spinning.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// How often a failing accept is logged.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What is served, and how much of it at once.
+#[derive(Clone)]
+pub struct Service {
+    /// For the log.
+    pub name: &'static str,
+    /// Its handlers find the [`Remote`] among the request's extensions.
+    pub router: Router,
+    /// Connections at once of each listener; for one more the oldest that keeps us waiting is closed, so that idle ones keep nobody
+    /// out. The listeners of all services stay within the descriptors that are kept free of sessions.
+    pub connections_max: usize,
+    /// How long a connection may last, from accept to the last byte of the answer.
+    pub connection_time_max: Duration,
+}
+
+/// Where clients come in. Nonblocking.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(StdTcpListener),
+    Unix(StdUnixListener),
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remote {
+    /// IPv4 as such, also on a listener for both.
+    Tcp(SocketAddr),
+    /// A process of this user, on this machine.
+    Unix { uid: u32 },
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix { uid } => write!(f, "uid {uid}"),
+        }
+    }
+}
+
+/// Serves until dropped, and everything that it has opened ends with it.
+pub async fn run(listeners: Vec<Listener>, service: Service) {
+    let mut loops = JoinSet::new();
+    for listener in listeners {
+        loops.spawn(accept_loop(listener, service.clone()));
+    }
+    while let Some(ended) = loops.join_next().await {
+        ended.expect("an accept loop does not panic");
+    }
+    std::future::pending().await
+}
+
+async fn accept_loop(listener: Listener, service: Service) {
+    let door = match Door::new(listener) {
+        Ok(door) => door,
+        Err(error) => return warn!(%error, "cannot serve the {}", service.name),
+    };
+    let warnings = Seldom::new("cannot accept", Level::WARN, WARN_INTERVAL);
+    let mut served = Served::default();
+    loop {
+        let (stream, remote) = match door.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if warnings.may_log() {
+                    warn!(%error, "cannot accept for the {}", service.name);
+                }
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        served.make_room(service.connections_max).await;
+        served.serve(stream, remote, &service);
+        // The runtime looks for input before this goes on: so a request that is there is read before its connection could be the
+        // one that makes room.
+        yield_now().await;
+    }
+}
+
+/// The connections of one listener.
+#[derive(Default)]
+struct Served {
+    tasks: JoinSet<()>,
+    /// In the order in which they came.
+    connections: VecDeque<(AbortHandle, Arc<Progress>)>,
+}
+
+/// How far a connection is.
+#[derive(Debug, Default)]
+struct Progress(AtomicU8);
+
+impl Progress {
+    /// The client owes us its request.
+    const ASKING: u8 = 0;
+    /// We owe it the answer.
+    const ANSWERING: u8 = 1;
+    /// It owes us to take the answer.
+    const TAKING: u8 = 2;
+
+    fn set(&self, step: u8) {
+        self.0.store(step, Ordering::Relaxed);
+    }
+
+    fn is(&self, step: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == step
+    }
+}
+
+impl Served {
+    /// Returns when there are less than `max`: the oldest of those that keep us waiting for their request goes, or else the oldest that
+    /// does not take its answer. While we owe an answer to all, one of them must get it first.
+    async fn make_room(&mut self, max: usize) {
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            self.connections.retain(|(task, _)| !task.is_finished());
+            if self.connections.len() < max {
+                return;
+            }
+            let oldest = |step| self.connections.iter().position(|(_, progress)| progress.is(step));
+            if let Some(oldest) = oldest(Progress::ASKING).or_else(|| oldest(Progress::TAKING)) {
+                self.connections[oldest].0.abort();
+            }
+            // Only when it has ended is its descriptor closed; without a wait a burst would be accepted as a whole.
+            let _ = self.tasks.join_next().await;
+        }
+    }
+
+    fn serve(&mut self, stream: Box<dyn Stream>, remote: Remote, service: &Service) {
+        let progress = Arc::<Progress>::default();
+        let task = self.tasks.spawn(serve(stream, remote, service.clone(), Arc::clone(&progress)));
+        self.connections.push_back((task, progress));
+    }
+}
+
+async fn serve(stream: Box<dyn Stream>, remote: Remote, service: Service, progress: Arc<Progress>) {
+    let router = TowerToHyperService::new(service.router);
+    let answering = service_fn(move |mut request: Request<Incoming>| {
+        progress.set(Progress::ANSWERING);
+        request.extensions_mut().insert(remote);
+        let (answer, progress) = (router.call(request), Arc::clone(&progress));
+        async move {
+            let answer = answer.await;
+            progress.set(Progress::TAKING);
+            answer
+        }
+    });
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        // Clients like `nc -N` end their side when they have asked.
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), answering);
+    // Too late, or failed at the client's end: in both cases there is nobody left to tell.
+    let _ = timeout(service.connection_time_max, connection).await;
+}
+
+/// A connection, whatever it goes over.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A listener at work.
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Door {
+    fn new(listener: Listener) -> io::Result<Self> {
+        match listener {
+            Listener::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
+            Listener::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Remote)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+                Ok((Box::new(stream), Remote::Tcp(address)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let uid = stream.peer_cred()?.uid();
+                Ok((Box::new(stream), Remote::Unix { uid }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const CONNECTIONS_MAX: usize = 4;
+
+    /// Longer than any machine keeps a task from running, and a test fails before.
+    const TIME_MAX: Duration = Duration::from_secs(60);
+
+    /// More than the kernel keeps for a client that does not read.
+    const LONG: usize = 64 << 20;
+
+    /// A server of `/slow`, which is answered when it is told so, and `/long`.
+    async fn start() -> (SocketAddr, Arc<Notify>, Arc<Notify>) {
+        let (asked, may_answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let slow = {
+            let (asked, may_answer) = (Arc::clone(&asked), Arc::clone(&may_answer));
+            async move || {
+                asked.notify_one();
+                may_answer.notified().await;
+                "slow"
+            }
+        };
+        let router = Router::new().route("/slow", get(slow)).route("/long", get(async || vec![b'x'; LONG]));
+        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let service =
+            Service { name: "test", router, connections_max: CONNECTIONS_MAX, connection_time_max: TIME_MAX };
+        tokio::spawn(run(vec![Listener::Tcp(listener)], service));
+        (address, asked, may_answer)
+    }
+
+    async fn ask(address: SocketAddr, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn answer(mut stream: TcpStream) -> String {
+        let mut answer = String::new();
+        timeout(TIME_MAX, stream.read_to_string(&mut answer)).await.expect("in time").expect("an answer");
+        answer
+    }
+
+    #[tokio::test]
+    async fn many_that_do_not_ask_close_no_connection_that_is_owed_its_answer() {
+        let (address, asked, may_answer) = start().await;
+        let scrape = ask(address, "/slow").await;
+        asked.notified().await;
+        let mut silent = Vec::new();
+        for _ in 0..3 * CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut rest = Vec::new();
+        // The oldest went; so the server has seen enough of them to close the one that asked before.
+        for mut stream in silent.drain(..2 * CONNECTIONS_MAX) {
+            timeout(TIME_MAX, stream.read_to_end(&mut rest)).await.expect("in time").unwrap();
+        }
+        may_answer.notify_one();
+        assert!(answer(scrape).await.ends_with("slow"));
+    }
+
+    #[tokio::test]
+    async fn those_that_do_not_take_their_answers_keep_nobody_out() {
+        let (address, _, may_answer) = start().await;
+        let mut deaf = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            deaf.push(ask(address, "/long").await);
+        }
+        may_answer.notify_one();
+        assert!(answer(ask(address, "/slow").await).await.ends_with("slow"));
+    }
+
+    #[tokio::test]
+    async fn while_all_are_owed_their_answers_one_more_waits_and_gets_its_own() {
+        let (address, asked, may_answer) = start().await;
+        let mut scrapes = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            scrapes.push(ask(address, "/slow").await);
+            asked.notified().await;
+        }
+        scrapes.push(ask(address, "/slow").await);
+        for scrape in scrapes {
+            may_answer.notify_one();
+            assert!(answer(scrape).await.ends_with("slow"));
+        }
+    }
+}
