@@ -9,8 +9,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::glob::Glob;
-use flags::file;
 use logging::escape::escaped;
+use pki::file;
 
 /// Rules in no order: what one of them allows is allowed, all else is not.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use flags::ListenAddress;
+use cli::ListenAddress;
 
 /// Connections that may wait to be accepted: more than any kernel allows, so that net.core.somaxconn (4096 by default) alone
 /// limits it. After a failover every client connects at once, and a full backlog costs each of them a second.

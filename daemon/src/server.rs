@@ -1,6 +1,7 @@
 //! The server's life on the control thread: start in the order that opens the port last, signals, and shutdown in the
 //! order that promotes nobody.
 
+use cli::exit;
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::reload::{Files, LoadError};
 use crate::settings::ServeSettings;
 use crate::shard::{self, StartError};
 use crate::systemd::Manager;
-use crate::{exit, vital};
+use crate::vital;
 use threads::Workers;
 use threads::runtime;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::error;
 
-use crate::exit;
+use cli::exit;
 
 /// How long the end of the process waits for the panic's line to be written. A log that is read takes far
 /// less.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+pub mod file;
 mod kind;
 mod leaf;
 pub mod pem;

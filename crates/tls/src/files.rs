@@ -8,7 +8,7 @@ use pki::{Doubt, Leaf, Mismatch, Side};
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 
-use flags::file;
+use pki::file;
 
 /// A file that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]

@@ -9,12 +9,12 @@ use tracing::{Level, warn};
 
 use super::call::{Call, Filter};
 use super::gather::Gatherer;
-use super::json;
-use super::model::{Config, Info, Kicked, Lock, Released};
 use super::refusal::Refusal;
 use crate::settings::ServeSettings;
 use crate::shard::Questions;
 use crate::shard::seen::{self, NotReleased};
+use admin_api::json;
+use admin_api::{Config, Info, Kicked, Lock, Released};
 use audit::Peer;
 use httpd::Remote;
 use logging::seldom::Seldom;
@@ -144,7 +144,7 @@ fn config(settings: &ServeSettings, shards: usize) -> Config {
     }
 }
 
-/// `model::Listing` on its way out: each lock takes its final form when it is written, since there may be a million.
+/// `admin_api::Listing` on its way out: each lock takes its final form when it is written, since there may be a million.
 #[derive(Serialize)]
 struct Listing<'a> {
     #[serde(serialize_with = "each_in_final_form")]
@@ -159,7 +159,6 @@ fn each_in_final_form<S: Serializer>(locks: &&[seen::Lock], serializer: S) -> Re
 
 #[cfg(test)]
 mod tests {
-    use super::super::model;
 
     use protocol::Lease;
 
@@ -195,9 +194,9 @@ mod tests {
         let (body, newline) = text.split_at(text.len() - 1);
         assert_eq!(newline, "\n");
         assert!(!body.contains(logging::escape::must_be_escaped), "{body:?}");
-        let read: model::Listing = serde_json::from_str(text).unwrap();
+        let read: admin_api::Listing = serde_json::from_str(text).unwrap();
         assert_eq!(read.next.as_deref(), Some("b\u{7f}"));
-        let final_form = |lock: &model::Lock| json::line(lock);
+        let final_form = |lock: &admin_api::Lock| json::line(lock);
         let expected: Vec<Lock> = locks.iter().map(Lock::from).collect();
         assert_eq!(
             read.locks.iter().map(final_form).collect::<Vec<_>>(),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use admin_api::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
 use axum::http::{Method, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use protocol::{LockName, Token};
@@ -10,12 +11,6 @@ use protocol::{LockName, Token};
 use super::refusal::Refusal;
 use crate::glob::Glob;
 use audit::Peer;
-
-/// The longest pattern, in bytes: four times the longest name. It is matched against every name.
-pub(crate) const PATTERN_BYTES_MAX: usize = 1024;
-
-/// The most locks of one page.
-pub(crate) const PAGE_LOCKS_MAX: usize = 10_000;
 
 /// A call of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]

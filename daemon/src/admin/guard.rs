@@ -9,7 +9,7 @@ use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 
 use super::refusal::Refusal;
-use flags::HostName;
+use cli::HostName;
 use httpd::Remote;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -8,15 +8,15 @@ mod answer;
 mod call;
 mod gather;
 mod guard;
-pub(crate) mod json;
-pub(crate) mod model;
 mod refusal;
+mod shown;
 mod socket;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin_api::json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -32,8 +32,7 @@ use crate::settings::{AdminSettings, ServeSettings};
 use crate::shard::Questions;
 use answer::Answers;
 use call::Call;
-pub(crate) use call::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
-use flags::{AdminAddress, HostName};
+use cli::{AdminAddress, HostName};
 use httpd::{Listener, Remote, Service};
 use refusal::Refusal;
 use socket::SocketFile;
@@ -148,7 +147,7 @@ async fn handle(
     match answered {
         Ok(body) => (HEADERS, body).into_response(),
         Err(Refusal { status, problem, allow }) => {
-            let body = json::line(&model::Error { error: problem });
+            let body = json::line(&admin_api::Refusal { error: problem });
             let mut response = (status, HEADERS, body).into_response();
             if let Some(allow) = allow.and_then(|allow| HeaderValue::try_from(allow).ok()) {
                 response.headers_mut().insert(header::ALLOW, allow);

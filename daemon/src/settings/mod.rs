@@ -1,6 +1,5 @@
 //! The server's settings: each one a flag with an environment variable. Flag beats variable beats default.
 
-mod command;
 mod table;
 mod values;
 
@@ -9,22 +8,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use flags::values::{empty_or, path, path_or_dash, positive_duration};
-use flags::{AdminAddress, Given, HostName, ListenAddress, Mistake, Reader, Setting};
+use cli::values::{empty_or, path, path_or_dash, positive_duration};
+use cli::{AdminAddress, Given, HostName, ListenAddress, Mistake, Reader, Setting};
 use logging::{LogFormat, LogLevel};
 use tls::FileOf;
 
-pub(crate) use command::{Ending, Invocation, parse};
-
+#[cfg(test)]
+pub(crate) use table::SETTINGS;
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
-    SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
+    SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, Table,
 };
 use values::{log_format, log_level, shard_count};
 
 /// Every setting that has a variable: the server's and those of `monolock run`.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
-    table::SETTINGS.iter().chain(&crate::run::SETTINGS).copied()
+    table::SETTINGS.iter().chain(&run::SETTINGS).copied()
 }
 
 /// The flag that names a file of TLS.
@@ -180,7 +179,6 @@ impl ServeSettings {
 
 #[cfg(test)]
 mod tests {
-    use super::table::SETTINGS;
     use super::*;
 
     fn resolve(args: ServeArgs, variables: &[(&str, &str)]) -> Result<ServeSettings, String> {

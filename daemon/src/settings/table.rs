@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flags::Setting;
+use cli::Setting;
 
 pub(crate) const LISTEN: Setting = Setting {
     flag: "-listen",
@@ -80,7 +80,7 @@ pub(crate) const SHARDS: Setting = Setting {
 };
 
 /// In the order of the help's table.
-pub(super) const SETTINGS: [&Setting; 13] = [
+pub(crate) const SETTINGS: [&Setting; 13] = [
     &LISTEN,
     &OPS_LISTEN,
     &ADMIN_LISTEN,
@@ -106,7 +106,7 @@ pub(super) const NEEDS: [(&Setting, &[&Setting]); 5] = [
 ];
 
 /// All settings, as the help shows them.
-pub(super) struct Table;
+pub(crate) struct Table;
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,235 @@
+//! The front: what a shell has as its job while the *keeper*, its child, does the work.
+//!
+//! A job at a terminal is stopped and continued as its user pleases, and a claim must be kept meanwhile. So at a terminal the
+//! process that the shell started only tells the keeper what signals it gets, and ends as the keeper ends. It stops and goes on
+//! like any program. The command is in the front's process group, as if it had been started without us: it may read the
+//! terminal where the job may, and Ctrl-C, Ctrl-Z, `fg` and `bg` reach it. Where there is no terminal, there is no front,
+//! unless the process had children when it began (`exec monolock run` in a script): they stay the front's, and the keeper's are
+//! the command's.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_process, setrlimit, waitid,
+};
+use rustix::stdio::dup2_stdin;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use signals::Ignored;
+
+use super::signals::FORWARDED;
+use super::starter::{receive_input, send_input};
+use super::{THIS_PROGRAM, members, status};
+
+/// The subcommand's name.
+pub const KEEPER: &str = "run-keeper";
+
+/// Asks the front to give the terminal its modes back when it ends.
+pub(super) const RESTORE: u8 = b'r';
+
+/// Asks the front to stop, so that the shell has the terminal: the command alone was stopped.
+pub(super) const STOP: u8 = b's';
+
+/// A terminal and the modes that it had at first.
+struct Terminal {
+    device: File,
+    modes: Termios,
+}
+
+/// Why a front is needed.
+pub struct Need(Option<Terminal>);
+
+impl Need {
+    /// None where a front would be of no use.
+    pub fn of_this_process() -> Option<Self> {
+        let terminal = Terminal::controlling();
+        (terminal.is_some() || has_children()).then_some(Self(terminal))
+    }
+}
+
+impl Terminal {
+    fn controlling() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let device = File::from(rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?);
+        let modes = tcgetattr(&device).ok()?;
+        Some(Self { device, modes })
+    }
+
+    /// As a shell does for a program that was killed: an editor leaves it raw.
+    fn restore(&self) {
+        // From the background it would stop us, and it is somebody else's then.
+        if tcgetpgrp(&self.device).ok() == members::own_group() {
+            let _ = tcsetattr(&self.device, OptionalActions::Now, &self.modes);
+        }
+    }
+}
+
+/// Children that this process had before it became this program.
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, look).map(|_| ()) != Err(Errno::CHILD)
+}
+
+/// Starts a keeper with these arguments of `monolock run`, and stands in for it until it ends.
+pub fn stand(need: &Need, arguments: impl IntoIterator<Item = OsString>) -> io::Result<ExitCode> {
+    signals::keep_children();
+    let ignored = Ignored::at_start();
+    let mut caught = SigSet::empty();
+    for signal in FORWARDED.into_iter().filter(|signal| !ignored.contains(signal.as_raw())) {
+        caught.add(signal.as_raw().try_into()?);
+    }
+    for signal in [Signal::CHILD, Signal::CONT] {
+        caught.add(signal.as_raw().try_into()?);
+    }
+    let parents_mask = SigSet::thread_get_mask()?;
+    caught.thread_block()?;
+    let signals = SignalFd::with_flags(&caught, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+
+    let (mut line, keepers_end) = UnixStream::pair()?;
+    send_input(&line)?;
+    line.write_all(&[u8::from(need.0.is_some())])?;
+    line.write_all(&ignored.bits().to_ne_bytes())?;
+    line.set_nonblocking(true)?;
+    let mut command = Command::new(THIS_PROGRAM);
+    command.arg0("lock-keeper").arg(KEEPER).args(arguments).stdin(OwnedFd::from(keepers_end));
+    parents_mask.thread_set_mask()?;
+    let keeper = command.spawn();
+    caught.thread_block()?;
+    let mut keeper = keeper?;
+    // It has the keeper's end of the line.
+    drop(command);
+
+    let mut front = Front { line, is_line_open: true, signals, got: Vec::new(), restores: false };
+    let ended = loop {
+        if let Some(ended) = front.turn(&mut keeper)? {
+            break ended;
+        }
+    };
+    front.hear();
+    if let Some(terminal) = &need.0
+        && (front.restores || ended.signal().is_some())
+    {
+        terminal.restore();
+    }
+    Ok(end_like(ended, &front.got))
+}
+
+struct Front {
+    line: UnixStream,
+    is_line_open: bool,
+    signals: SignalFd,
+    /// The signals that it got.
+    got: Vec<i32>,
+    /// The terminal is to get its modes back.
+    restores: bool,
+}
+
+impl Front {
+    /// Waits until something happens; tells how the keeper ended, if it has.
+    fn turn(&mut self, keeper: &mut Child) -> io::Result<Option<ExitStatus>> {
+        let mut sources = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.line, PollFlags::IN)];
+        // A keeper that closed it is about to end.
+        let count = if self.is_line_open { 2 } else { 1 };
+        match poll(&mut sources[..count], None) {
+            // It was stopped and goes on.
+            Err(Errno::INTR) => return Ok(None),
+            other => other?,
+        };
+        while let Some(signal) = self.signals.read_signal()? {
+            let number = u8::try_from(signal.ssi_signo).expect("signals go from 1 to 64");
+            if i32::from(number) == Signal::CHILD.as_raw() {
+                if let Some(ended) = reap(keeper)? {
+                    return Ok(Some(ended));
+                }
+                continue;
+            }
+            self.got.push(i32::from(number));
+            // A keeper that is dead or stuck hears nothing.
+            let _ = self.line.write_all(&[number]);
+        }
+        if self.hear() {
+            kill_process(getpid(), Signal::TSTP)?;
+        }
+        Ok(None)
+    }
+
+    /// Takes what the keeper says. Whether we are to stop.
+    fn hear(&mut self) -> bool {
+        let mut words = [0; 16];
+        let Ok(count) = self.line.read(&mut words) else { return false };
+        self.is_line_open = count > 0;
+        self.restores |= words[..count].contains(&RESTORE);
+        words[..count].contains(&STOP)
+    }
+}
+
+/// Reaps whoever has ended: as the first process of a container the front gets all orphans.
+fn reap(keeper: &mut Child) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(ended) = keeper.try_wait()? {
+            return Ok(Some(ended));
+        }
+        match members::ended_child() {
+            None => return Ok(None),
+            // It ended since.
+            Some(pid) if pid == Pid::from_child(keeper) => {}
+            Some(pid) => members::reap(pid),
+        }
+    }
+}
+
+/// Ends as the command did at Ctrl-C: a script that runs us ends then too, if it sees that the signal killed us.
+fn end_like(ended: ExitStatus, got: &[i32]) -> ExitCode {
+    let code = status::of_command(ended);
+    if let Some(signal) = ended.signal().filter(|signal| !got.contains(signal)) {
+        let _ = writeln!(
+            io::stderr(),
+            "monolock run: its keeper was killed by signal {signal}; the guardian kills the command"
+        );
+    }
+    for signal in [Signal::INT, Signal::QUIT] {
+        if got.contains(&signal.as_raw()) && code == status::of_signal(signal) {
+            // The command's memory may be of interest, ours is not.
+            let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+            let _ = kill_process(getpid(), signal);
+            let _ = SigSet::from(nix::sys::signal::Signal::try_from(signal.as_raw()).expect("a signal"))
+                .thread_unblock();
+        }
+    }
+    ExitCode::from(code)
+}
+
+/// A keeper's way to its front.
+#[derive(Debug)]
+pub struct ToFront {
+    pub line: UnixStream,
+    /// Whether the command belongs into the front's process group.
+    pub shares_group: bool,
+    /// What the command ignores.
+    pub ignored: Ignored,
+}
+
+impl ToFront {
+    /// The keeper's standard input is the line, over which the real one comes.
+    pub fn take() -> io::Result<Self> {
+        use std::os::fd::AsFd;
+        let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        dup2_stdin(receive_input(&line)?)?;
+        let (mut shares_group, mut ignored) = ([0], [0; 8]);
+        line.read_exact(&mut shares_group)?;
+        line.read_exact(&mut ignored)?;
+        line.set_nonblocking(true)?;
+        let ignored = Ignored::from_bits(u64::from_ne_bytes(ignored));
+        Ok(Self { line, shares_group: shares_group != [0], ignored })
+    }
+}

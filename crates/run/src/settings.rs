@@ -1,0 +1,384 @@
+//! What `monolock run` is told. A flag that is the same for a whole machine has a variable: flag beats
+//! variable beats default.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+use protocol::{Acquire, Lease, LockName};
+
+use super::queue::Talk;
+use super::tls::{Named, TlsFiles};
+use super::{RunArgs, address, status};
+use cli::parse_duration;
+use cli::{Origin, Reader, Setting};
+
+pub const ADDRESS: Setting = Setting {
+    flag: "--address",
+    variable: "MONOLOCK_ADDRESS",
+    default: "127.0.0.1:7070",
+    meaning: "The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070]",
+};
+pub const LEASE: Setting = Setting {
+    flag: "--lease",
+    variable: "MONOLOCK_LEASE",
+    default: "10s",
+    meaning: "How long the server keeps the lock for a claim that went silent [env: MONOLOCK_LEASE] [default: 10s]",
+};
+pub const KILL_AFTER: Setting = Setting {
+    flag: "--kill-after",
+    variable: "MONOLOCK_KILL_AFTER",
+    default: "",
+    meaning: "The time from SIGTERM to SIGKILL when the claim is lost [env: MONOLOCK_KILL_AFTER] [default: what the lease \
+              allows, which is the most]",
+};
+pub const TLS_CA: Setting = Setting {
+    flag: "--tls-ca",
+    variable: "MONOLOCK_TLS_CA",
+    default: "",
+    meaning: "Speak TLS, to a server that one of the authorities in this PEM file vouches for [env: MONOLOCK_TLS_CA]",
+};
+pub const TLS_CERT: Setting = Setting {
+    flag: "--tls-cert",
+    variable: "MONOLOCK_TLS_CERT",
+    default: "",
+    meaning: "Our certificate, for a server that asks for one: PEM, intermediate certificates behind it \
+              [env: MONOLOCK_TLS_CERT, where there is a CA: the server has a variable of that name too]",
+};
+pub const TLS_KEY: Setting = Setting {
+    flag: "--tls-key",
+    variable: "MONOLOCK_TLS_KEY",
+    default: "",
+    meaning: "The private key of --tls-cert: PEM [env: MONOLOCK_TLS_KEY, where there is a CA]",
+};
+pub const TLS_SERVER_NAME: Setting = Setting {
+    flag: "--tls-server-name",
+    variable: "MONOLOCK_TLS_SERVER_NAME",
+    default: "",
+    meaning: "The name in the server's certificate, where it is not the host of the address \
+              [env: MONOLOCK_TLS_SERVER_NAME]",
+};
+
+/// The flags that have a variable.
+pub const SETTINGS: [&Setting; 7] =
+    [&ADDRESS, &LEASE, &KILL_AFTER, &TLS_CA, &TLS_CERT, &TLS_KEY, &TLS_SERVER_NAME];
+
+/// The shell of `-c` where $SHELL is not set.
+const SHELL: &str = "/bin/sh";
+
+/// How long the lock may be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    Endless,
+    For(Duration),
+    OneAnswer,
+}
+
+/// All that a run is told.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RunSettings {
+    pub(super) acquire: Acquire,
+    pub(super) command: Vec<OsString>,
+    pub(super) wait: Wait,
+    /// The exit status when the lock is held by another client.
+    pub(super) taken: u8,
+    /// `None`: as standard error is a terminal or not.
+    pub(super) talk: Option<Talk>,
+    pub(super) kill_after: Option<Duration>,
+    pub(super) address: String,
+    pub(super) tls: Option<TlsFiles>,
+}
+
+/// What every message names: the lock and the server.
+impl fmt::Display for RunSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {}", self.acquire.name.as_str(), self.address)
+    }
+}
+
+impl RunSettings {
+    /// Reads flags, and variables as `variable` knows them.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, in one line that names the flag or the variable.
+    pub fn read(args: RunArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let mut reader = Reader::new(&variable);
+        let address = reader.read(&ADDRESS, args.address.as_ref(), address::parse);
+        let lease = reader.read(&LEASE, args.lease.as_ref(), parse_lease);
+        let kill_after = reader.read(&KILL_AFTER, args.kill_after.as_ref(), |text| match text {
+            "" => Ok(None),
+            text => parse_duration(text).map(Some),
+        });
+        if let Some(mistake) = reader.mistakes().first() {
+            return Err(mistake.to_string());
+        }
+        let tls = args.tls.files(&variable)?;
+        let wait = match args.wait {
+            None if !args.try_once => Wait::Endless,
+            // As flock(1) has it.
+            None | Some(Duration::ZERO) => Wait::OneAnswer,
+            Some(wait) => Wait::For(wait),
+        };
+        let talk = match (args.verbose, args.quiet) {
+            (true, _) => Some(Talk::All),
+            (false, true) => Some(Talk::Faults),
+            (false, false) => None,
+        };
+        let taken = args.conflict_exit_code.unwrap_or(status::NOT_ACQUIRED);
+        let (name, command) = name_and_command(args.name, args.script, args.command)?;
+        let acquire = Acquire { name, lease };
+        Ok(Self { acquire, command, wait, taken, talk, kill_after, address, tls })
+    }
+}
+
+/// A setting as it was given, under the name that a person knows it by; `None` when it is empty.
+pub(super) fn named(
+    setting: &'static Setting,
+    flag: Option<&String>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<(Named, Origin)> {
+    let mut reader = Reader::new(variable);
+    let value = reader.read(setting, flag, |text| Ok::<_, String>(text.to_owned()));
+    let given = reader.given.first().expect("one was read");
+    (!value.is_empty()).then(|| (Named { name: given.name(), value }, given.origin))
+}
+
+fn parse_lease(text: &str) -> Result<Lease, String> {
+    let lease = Lease::from_duration(parse_duration(text)?);
+    lease.ok_or_else(|| client::Error::InvalidLease.to_string())
+}
+
+/// NAME stands before a `--` and CMD after it. Where NAME begins with a dash, it has a `--` before it, too.
+fn name_and_command(
+    name: Option<String>,
+    script: Option<OsString>,
+    mut after_dashes: Vec<OsString>,
+) -> Result<(LockName, Vec<OsString>), String> {
+    let is_named = name.is_some();
+    let name = match name {
+        Some(name) => name,
+        None => name_after_dashes(&mut after_dashes, script.is_some())?,
+    };
+    let name = LockName::new(&name).map_err(|code| client::Error::InvalidName(code).to_string())?;
+    let command = match (script, after_dashes.is_empty()) {
+        (None, false) => after_dashes,
+        (None, true) => {
+            return Err("CMD is missing: monolock run NAME -- CMD, or NAME -c 'SHELL COMMAND'".into());
+        }
+        (Some(script), true) => vec![shell(env::var_os("SHELL")), "-c".into(), script],
+        (Some(_), false) if is_named => return Err("-c and CMD after -- exclude each other".into()),
+        (Some(_), false) => return Err("after -c SCRIPT -- there is NAME and nothing else".into()),
+    };
+    Ok((name, command))
+}
+
+fn name_after_dashes(after_dashes: &mut Vec<OsString>, has_script: bool) -> Result<String, String> {
+    let missing =
+        "NAME is missing: monolock run NAME -- CMD; if NAME begins with a dash: monolock run -- NAME -- CMD";
+    let has_dashes = after_dashes.get(1).is_some_and(|word| word == "--");
+    if after_dashes.is_empty() || !has_dashes && !has_script {
+        return Err(missing.into());
+    }
+    let name = after_dashes.remove(0);
+    if has_dashes {
+        after_dashes.remove(0);
+    }
+    name.into_string().map_err(|_| "invalid lock name: it is not UTF-8".into())
+}
+
+/// As flock(1) has it: the user's own shell.
+fn shell(of_user: Option<OsString>) -> OsString {
+    of_user.filter(|shell| !shell.is_empty()).unwrap_or_else(|| SHELL.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    #[command(args_override_self = true)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn read(words: &[&str], variables: &[(&str, &str)]) -> Result<RunSettings, String> {
+        let line = Line::try_parse_from(["run"].iter().chain(words)).expect("clap takes it");
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        RunSettings::read(line.run, variable)
+    }
+
+    fn run(variables: &[(&str, &str)]) -> RunSettings {
+        read(&["x", "--", "true"], variables).unwrap()
+    }
+
+    fn words(command: &[OsString]) -> Vec<&str> {
+        command.iter().map(|word| word.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_flag_of_a_machine_has_a_variable_that_it_beats_and_an_empty_one_is_unset() {
+        let variables = [
+            ("MONOLOCK_ADDRESS", "b:2"),
+            ("MONOLOCK_LEASE", "20s"),
+            ("MONOLOCK_KILL_AFTER", "2s"),
+            ("MONOLOCK_TLS_CA", "ca"),
+            ("MONOLOCK_TLS_CERT", "cert"),
+            ("MONOLOCK_TLS_KEY", "key"),
+            ("MONOLOCK_TLS_SERVER_NAME", "name"),
+        ];
+        assert_eq!(variables.map(|(name, _)| name), SETTINGS.map(|setting| setting.variable));
+        let by_variables = run(&variables);
+        let flags = SETTINGS.map(|setting| setting.flag);
+        let given: Vec<&str> =
+            flags.iter().zip(&variables).flat_map(|(flag, (_, value))| [*flag, value]).collect();
+        // A variable that a flag beats may say anything.
+        let wrong = variables.map(|(name, _)| (name, "\u{fffd} :"));
+        let by_flags = read(&[&given[..], &["x", "--", "true"]].concat(), &wrong).unwrap();
+        for settings in [&by_variables, &by_flags] {
+            assert_eq!(settings.address, "b:2");
+            assert_eq!(settings.acquire.lease.as_ms(), 20_000);
+            assert_eq!(settings.kill_after, Some(Duration::from_secs(2)));
+            assert!(settings.tls.is_some());
+        }
+        let empty = run(&variables.map(|(name, _)| (name, "")));
+        assert_eq!((empty.address.as_str(), empty.acquire.lease.as_ms()), ("127.0.0.1:7070", 10_000));
+        assert_eq!((empty.kill_after, &empty.tls), (None, &None));
+        assert_eq!(empty, run(&[]));
+    }
+
+    #[test]
+    fn a_bad_value_is_reported_under_the_name_that_it_came_by() {
+        for (flag, variable, value) in [
+            ("--address", "MONOLOCK_ADDRESS", "b"),
+            ("--lease", "MONOLOCK_LEASE", "5"),
+            ("--lease", "MONOLOCK_LEASE", "0"),
+            ("--lease", "MONOLOCK_LEASE", "1200h"),
+            ("--kill-after", "MONOLOCK_KILL_AFTER", "soon"),
+        ] {
+            let problem = read(&["x", "--", "true"], &[(variable, value)]).unwrap_err();
+            assert!(
+                problem.starts_with(&format!("{variable} ({flag}): invalid value {value:?}: ")),
+                "{problem}"
+            );
+            let problem = read(&[flag, value, "x", "--", "true"], &[]).unwrap_err();
+            assert!(problem.starts_with(&format!("{flag}: invalid value {value:?}: ")), "{problem}");
+        }
+        assert!(read(&["--lease", "", "x", "--", "true"], &[]).is_err());
+        // An empty flag unsets its variable, where the setting may be unset.
+        let unset = read(&["--kill-after", "", "x", "--", "true"], &[("MONOLOCK_KILL_AFTER", "2s")]);
+        assert_eq!(unset.unwrap().kill_after, None);
+    }
+
+    #[test]
+    fn the_servers_own_certificate_in_the_environment_is_not_taken_for_ours() {
+        let of_server =
+            [("MONOLOCK_TLS_CERT", "cert"), ("MONOLOCK_TLS_KEY", "key"), ("MONOLOCK_TLS_CLIENT_CA", "ca")];
+        assert_eq!(run(&of_server).tls, None);
+        // Beside a CA of our own it is ours, unless the flags take it away.
+        let with_ca = |flags: &[&str]| {
+            read(&[&["--tls-ca", "ca"], flags, &["x", "--", "true"]].concat(), &of_server)
+                .unwrap()
+                .tls
+                .unwrap()
+        };
+        assert!(with_ca(&[]).has_identity());
+        assert!(!with_ca(&["--tls-cert", "", "--tls-key", ""]).has_identity());
+    }
+
+    #[test]
+    fn a_tls_setting_without_what_it_needs_is_one_line_that_names_both() {
+        for (flags, variables, line) in [
+            (&["--tls-cert", "c"][..], &[][..], "--tls-cert needs --tls-ca (MONOLOCK_TLS_CA) as well"),
+            (&["--tls-key", "k"], &[], "--tls-key needs --tls-ca (MONOLOCK_TLS_CA) as well"),
+            (&["--tls-server-name", "n"], &[], "--tls-server-name needs --tls-ca (MONOLOCK_TLS_CA) as well"),
+            (
+                &["--tls-ca", "a", "--tls-cert", "c"],
+                &[],
+                "--tls-cert needs --tls-key (MONOLOCK_TLS_KEY) as well",
+            ),
+            (
+                &[],
+                &[("MONOLOCK_TLS_CA", "a"), ("MONOLOCK_TLS_KEY", "k")],
+                "MONOLOCK_TLS_KEY (--tls-key) needs --tls-cert (MONOLOCK_TLS_CERT) as well",
+            ),
+            (
+                &[],
+                &[("MONOLOCK_TLS_SERVER_NAME", "n")],
+                "MONOLOCK_TLS_SERVER_NAME (--tls-server-name) needs --tls-ca (MONOLOCK_TLS_CA) as well",
+            ),
+        ] {
+            let problem = read(&[flags, &["x", "--", "true"]].concat(), variables).unwrap_err();
+            assert_eq!(problem, line);
+        }
+    }
+
+    #[test]
+    fn a_name_stands_before_the_dashes_of_the_command_and_may_have_dashes_of_its_own() {
+        for line in [&["x", "--", "a", "-b", "--"][..], &["--", "x", "--", "a", "-b", "--"]] {
+            let settings = read(line, &[]).unwrap();
+            assert_eq!(settings.acquire.name.as_str(), "x");
+            assert_eq!(words(&settings.command), ["a", "-b", "--"]);
+        }
+        let settings = read(&["--lease", "2s", "--", "--lease", "--", "--", "a"], &[]).unwrap();
+        assert_eq!((settings.acquire.name.as_str(), settings.acquire.lease.as_ms()), ("--lease", 2000));
+        assert_eq!(words(&settings.command), ["--", "a"]);
+        for line in [&["-c", "s", "--", "-x"][..], &["-c", "s", "--", "-x", "--"]] {
+            let settings = read(line, &[]).unwrap();
+            assert_eq!(settings.acquire.name.as_str(), "-x");
+            assert_eq!(words(&settings.command)[1..], ["-c", "s"]);
+        }
+    }
+
+    #[test]
+    fn a_line_without_name_or_command_or_with_two_says_so() {
+        for (line, names) in [
+            (&[][..], "NAME is missing"),
+            (&["--"], "NAME is missing"),
+            (&["--", "true"], "NAME is missing"),
+            // Not a name with an option behind it: nobody wants to run `--all`.
+            (&["--", "backup", "--all"], "NAME is missing"),
+            (&["-c", "s"], "NAME is missing"),
+            (&["x"], "CMD is missing"),
+            (&["x", "--"], "CMD is missing"),
+            (&["--", "-x", "--"], "CMD is missing"),
+            (&["x", "-c", "s", "--", "true"], "exclude each other"),
+            (&["-c", "s", "--", "x", "true"], "NAME and nothing else"),
+            (&["--", "", "--", "true"], "invalid lock name"),
+        ] {
+            let problem = read(line, &[]).unwrap_err();
+            assert!(problem.contains(names), "{line:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_script_is_for_the_users_shell_or_for_sh() {
+        assert_eq!(shell(Some("/bin/bash".into())), "/bin/bash");
+        assert_eq!(shell(Some("".into())), "/bin/sh");
+        assert_eq!(shell(None), "/bin/sh");
+        let settings = read(&["x", "-c", "a && b"], &[]).unwrap();
+        assert_eq!(words(&settings.command)[1..], ["-c", "a && b"]);
+        assert_eq!(words(&read(&["x", "-c", "-l"], &[]).unwrap().command)[1..], ["-c", "-l"]);
+    }
+
+    #[test]
+    fn how_long_is_waited_and_how_much_is_said_is_chosen_by_flags() {
+        let with = |flags: &[&str]| read(&[flags, &["x", "--", "true"]].concat(), &[]).unwrap();
+        assert_eq!(with(&[]).wait, Wait::Endless);
+        for once in [&["--try"][..], &["-n"], &["--wait", "0"], &["-w0s"]] {
+            assert_eq!(with(once).wait, Wait::OneAnswer, "{once:?}");
+        }
+        assert_eq!(with(&["-w", "5s"]).wait, Wait::For(Duration::from_secs(5)));
+        assert_eq!(
+            (with(&[]).talk, with(&["-q"]).talk, with(&["-v"]).talk),
+            (None, Some(Talk::Faults), Some(Talk::All))
+        );
+        assert_eq!((with(&[]).taken, with(&["-E", "0"]).taken), (75, 0));
+    }
+}
