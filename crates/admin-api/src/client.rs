@@ -43,6 +43,7 @@ pub struct Client {
 }
 
 impl Client {
+    /// Nothing is connected yet: each call is a connection.
     pub fn new(address: AdminAddress) -> Self {
         Self { address }
     }
@@ -52,21 +53,25 @@ impl Client {
         self.address.to_string()
     }
 
+    /// Version, age and sessions.
     pub async fn about(&self) -> Result<About, Error> {
         let about = self.call(Method::GET, "/api/info".into()).await;
         about.map_err(|problem| self.of_a_path_that_exists(problem))
     }
 
+    /// One lock.
     pub async fn lock(&self, name: &LockName) -> Result<Lock, Error> {
         self.call(Method::GET, path(name)).await
     }
 
+    /// Takes a lock from its holder; with a token only from the holder that has it.
     pub async fn release(&self, name: &LockName, token: Option<u64>) -> Result<Released, Error> {
         let of = token.map(|token| format!("?token={token}")).unwrap_or_default();
         let done = self.call(Method::POST, path(name) + "/release" + &of).await;
         done.map_err(Error::of_action)
     }
 
+    /// Takes a waiter out of the queue.
     pub async fn kick(&self, name: &LockName, waiter: SocketAddr) -> Result<Kicked, Error> {
         let target = format!("{}/waiters/{}", path(name), encoded(&waiter.to_string()));
         self.call(Method::DELETE, target).await.map_err(Error::of_action)

@@ -14,19 +14,48 @@ pub enum Error {
     /// The token is not the holder's: the API's reason.
     #[error("{0}")]
     AnotherHolder(String),
+    /// Nobody listens there, or the name is unknown.
     #[error("cannot connect to the admin API at {address}: {error}; {}", to_check(error))]
-    Unreachable { address: String, error: io::Error },
+    Unreachable {
+        /// Where the API should be.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Somebody listens, and does not answer.
     #[error(
         "no answer from {address} within {limit_s} s; is it a server's -admin-listen, and does the server hang?"
     )]
-    Silent { address: String, limit_s: u64 },
+    Silent {
+        /// Where the API should be.
+        address: String,
+        /// How long an answer may take, in s.
+        limit_s: u64,
+    },
+    /// The connection ended before the answer did.
     #[error("{address} broke off its answer: {error}; did the server end, or have too many callers?")]
-    BrokenOff { address: String, error: hyper::Error },
+    BrokenOff {
+        /// Where the API should be.
+        address: String,
+        /// What the connection says.
+        error: hyper::Error,
+    },
     /// 503: the API's reason.
     #[error("the server at {address} cannot answer now: {reason}; try again")]
-    Unavailable { address: String, reason: String },
+    Unavailable {
+        /// Where the API should be.
+        address: String,
+        /// The API's reason.
+        reason: String,
+    },
+    /// Something else listens there.
     #[error("{address} does not answer as an admin API: {what}; is it a server's -admin-listen?")]
-    NotUnderstood { address: String, what: String },
+    NotUnderstood {
+        /// Where the API should be.
+        address: String,
+        /// What is wrong with its answer.
+        what: String,
+    },
     /// An action was sent, and then nothing was heard.
     #[error("{0}; whether it was done is not known: look with monolock inspect")]
     Unknown(Box<Error>),

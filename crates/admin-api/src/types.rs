@@ -1,4 +1,4 @@
-//! What the admin API says, as JSON: written by the server, read by the command line.
+//! What the admin API says: written by the server, read by its callers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,8 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// `GET /api/info`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
+    /// Of the program.
     pub version: String,
+    /// Since it began to listen, in ms.
     pub uptime_ms: u64,
+    /// What it runs with.
     pub config: Config,
     /// Locks with a holder or a queue.
     pub locks: u64,
@@ -19,14 +22,23 @@ pub struct Info {
 /// The settings that the server runs with. What is off is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
+    /// The protocol's addresses.
     pub listen: String,
+    /// Of metrics and health checks.
     pub ops_listen: String,
+    /// Of this API.
     pub admin_listen: String,
+    /// Whether clients speak TLS.
     pub tls: bool,
+    /// Whether they must show a certificate.
     pub mtls: bool,
+    /// A path.
     pub acl_file: String,
+    /// A path, or `-`.
     pub audit_log: String,
+    /// In ms.
     pub io_timeout_ms: u64,
+    /// Their number.
     pub shards: u64,
 }
 
@@ -42,7 +54,9 @@ pub struct Listing<L = Lock> {
 /// `GET /api/locks/{name}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
+    /// As its clients wrote it.
     pub name: String,
+    /// None while there are only waiters.
     pub holder: Option<Holder>,
     /// First come first.
     pub waiters: Vec<Waiter>,
@@ -51,38 +65,51 @@ pub struct Lock {
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
+    /// From the client's certificate; empty without one.
     pub identity: String,
+    /// Address and port.
     pub remote_addr: String,
+    /// When it was granted.
     pub since: Time,
+    /// In ms.
     pub lease_ms: u32,
+    /// Of this ownership.
     pub token: u64,
 }
 
 /// One that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
+    /// From the client's certificate; empty without one.
     pub identity: String,
+    /// Address and port: what a kick names.
     pub remote_addr: String,
+    /// When it came.
     pub queued_at: Time,
 }
 
 /// The answer to a force-release: the holder as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Released {
+    /// The lock's.
     pub name: String,
+    /// Who held it.
     pub released: Holder,
 }
 
 /// The answer to a kick: the waiter as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kicked {
+    /// The lock's.
     pub name: String,
+    /// Who waited.
     pub kicked: Waiter,
 }
 
 /// The answer of every call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
+    /// Why, in a sentence.
     pub error: String,
 }
 
@@ -113,7 +140,9 @@ impl<'de> Deserialize<'de> for Time {
 /// What is wanted of `/api/info`: no more, so that servers of other versions have it too.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct About {
+    /// Of the program.
     pub version: String,
+    /// Since it began to listen, in ms.
     pub uptime_ms: u64,
     /// Holders and waiters.
     pub sessions: u64,
@@ -122,8 +151,11 @@ pub struct About {
 /// A lock whose waiters are only counted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Summary {
+    /// As its clients wrote it.
     pub name: String,
+    /// None while there are only waiters.
     pub holder: Option<Holder>,
+    /// How many wait.
     #[serde(deserialize_with = "count")]
     pub waiters: u64,
 }

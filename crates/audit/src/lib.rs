@@ -51,10 +51,13 @@ const REOPEN_MAX: Duration = Duration::from_secs(1);
 pub struct Event {
     /// When, since the Unix epoch.
     pub time_unix_ns: u64,
+    /// Its name.
     pub lock: Arc<str>,
     /// Of the client's certificate; none without mutual TLS.
     pub identity: Option<Arc<str>>,
+    /// Whose event it is.
     pub peer: Peer,
+    /// What happened.
     pub what: What,
 }
 
@@ -62,13 +65,28 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A session became the holder.
-    Granted { token: Token, wait_ns: u64 },
+    Granted {
+        /// Of the new ownership.
+        token: Token,
+        /// In the queue.
+        wait_ns: u64,
+    },
     /// An ownership ended.
-    Released { token: Token, held_ns: u64, reason: Reason },
+    Released {
+        /// Of the ownership that ended.
+        token: Token,
+        /// From the grant on.
+        held_ns: u64,
+        /// Why it ended.
+        reason: Reason,
+    },
     /// The ACL refused a claim.
     Denied,
     /// The administrator ends an ownership; its `Released` follows.
-    ForceRelease { token: Token },
+    ForceRelease {
+        /// Of the ownership that is to end.
+        token: Token,
+    },
     /// The administrator removed a waiter.
     KickWaiter,
 }
@@ -76,7 +94,9 @@ pub enum What {
 /// Where the log goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
+    /// `-`.
     Stdout,
+    /// A path.
     File(PathBuf),
 }
 
@@ -114,10 +134,17 @@ pub struct Log {
 /// Why the log does not start. Its text starts with the target.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The target is at fault.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The system has no more threads or descriptors.
     #[error("{target}: cannot start the thread that writes it: {error}")]
-    Thread { target: Target, error: std::io::Error },
+    Thread {
+        /// What would have been written.
+        target: Target,
+        /// What the system says.
+        error: std::io::Error,
+    },
 }
 
 /// Opens the target and starts the writer's thread.

@@ -80,6 +80,7 @@ impl Backlog {
 pub struct Dropped(pub(super) Arc<Backlog>);
 
 impl Dropped {
+    /// Their number.
     pub fn total(&self) -> u64 {
         self.0.dropped()
     }

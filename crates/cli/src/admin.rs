@@ -16,6 +16,7 @@ const LABEL_LEN_MAX: usize = 63;
 /// `host:port`, or `unix:/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminAddress {
+    /// Of this machine.
     Tcp(ListenAddress),
     /// An absolute path that fits into a socket's address.
     Unix(PathBuf),
@@ -37,7 +38,7 @@ impl FromStr for AdminAddress {
         if path.len() > UNIX_PATH_LEN_MAX {
             return Err(format!("the path of a Unix socket has at most {UNIX_PATH_LEN_MAX} bytes"));
         }
-        values::path(path).map(Self::Unix)
+        Ok(Self::Unix(values::optional_path(path)?.expect("it begins with a slash")))
     }
 }
 

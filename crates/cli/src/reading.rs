@@ -2,21 +2,27 @@
 
 use std::env;
 
-use crate::Setting;
+use crate::{Flag, FlagSet, Flags, Setting};
 
 /// Where a setting's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
+    /// The command line.
     Flag,
+    /// The environment.
     Variable,
+    /// Its declaration.
     Default,
 }
 
 /// A setting's value as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    pub setting: &'static Setting,
+    /// The setting.
+    pub flag: &'static Flag,
+    /// Its value.
     pub text: String,
+    /// From where.
     pub origin: Origin,
     /// The setting takes the value.
     pub is_valid: bool,
@@ -27,61 +33,68 @@ pub struct Given {
 pub enum Mistake {
     /// A value that the setting cannot take.
     #[error("{name}: invalid value {value:?}: {problem}")]
-    Value { name: String, value: String, problem: String },
+    Value {
+        /// The flag or the variable.
+        name: String,
+        /// As it was given.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A setting that means nothing without another one.
     #[error("{name} needs {} as well", missing.join(" and "))]
-    Alone { name: String, missing: Vec<&'static str> },
+    Alone {
+        /// The flag or the variable.
+        name: String,
+        /// The flags that it needs.
+        missing: Vec<&'static str>,
+    },
 }
 
 /// Reads settings one by one, and keeps what was given and what is wrong with it.
-pub struct Reader<V> {
+pub struct Reader<'f, S, V> {
+    flags: &'f Flags<S>,
     variable: V,
-    pub given: Vec<Given>,
-    pub mistakes: Vec<Mistake>,
+    given: Vec<Given>,
+    mistakes: Vec<Mistake>,
 }
 
 impl Given {
-    fn new(
-        setting: &'static Setting,
-        flag: Option<&String>,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Self {
-        let (text, origin) = match flag {
-            Some(text) => (text.clone(), Origin::Flag),
-            None => match variable(setting.variable).filter(|text| !text.is_empty()) {
-                Some(text) => (text, Origin::Variable),
-                None => (setting.default.to_owned(), Origin::Default),
-            },
-        };
-        Self { setting, text, origin, is_valid: true }
-    }
-
     /// The flag that the value came from, or the variable with the flag that it stands for.
     pub fn name(&self) -> String {
         match self.origin {
-            Origin::Variable => format!("{} ({})", self.setting.variable, self.setting.flag),
-            Origin::Flag | Origin::Default => self.setting.flag.to_owned(),
+            Origin::Variable => format!("{} ({})", self.flag.variable, self.flag.name),
+            Origin::Flag | Origin::Default => self.flag.name.to_owned(),
         }
     }
 }
 
-impl<V: Fn(&str) -> Option<String>> Reader<V> {
-    pub fn new(variable: V) -> Self {
-        Self { variable, given: Vec::new(), mistakes: Vec::new() }
+impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
+    /// Of these flags, and of variables as `variable` knows them.
+    pub fn new(flags: &'f Flags<S>, variable: V) -> Self {
+        Self { flags, variable, given: Vec::new(), mistakes: Vec::new() }
+    }
+
+    /// A setting as it was given.
+    pub fn given(&self, flag: &'static Flag) -> Given {
+        let variable = || (self.variable)(flag.variable).filter(|text| !text.is_empty());
+        let (text, origin) = match self.flags.get(flag) {
+            Some(text) => (text.clone(), Origin::Flag),
+            None => match variable() {
+                Some(text) => (text, Origin::Variable),
+                None => (flag.default.to_owned(), Origin::Default),
+            },
+        };
+        Given { flag, text, origin, is_valid: true }
     }
 
     /// The setting's value; its default after a mistake, so that reading goes on and finds the others.
-    pub fn read<T>(
-        &mut self,
-        setting: &'static Setting,
-        flag: Option<&String>,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> T {
-        let mut given = Given::new(setting, flag, &self.variable);
-        let value = parse(&given.text).unwrap_or_else(|problem| {
+    pub fn read<T>(&mut self, setting: &'static Setting<T>) -> T {
+        let mut given = self.given(&setting.flag);
+        let value = (setting.parse)(&given.text).unwrap_or_else(|problem| {
             given.is_valid = false;
             self.mistakes.push(Mistake::Value { name: given.name(), value: given.text.clone(), problem });
-            parse(setting.default).expect("a default is a valid value")
+            (setting.parse)(setting.flag.default).expect("a default is a valid value")
         });
         self.given.push(given);
         value
@@ -92,39 +105,44 @@ impl<V: Fn(&str) -> Option<String>> Reader<V> {
         &self.mistakes
     }
 
-    /// After all have been read: are those there that others need?
-    pub fn check_needs(&mut self, needs: &[(&'static Setting, &[&'static Setting])]) {
-        let given = |setting: &Setting| {
-            self.given.iter().find(|given| given.setting == setting).expect("every setting is read")
+    /// After all have been read: every setting in the order of the help, and what is wrong with them, those that are there without
+    /// what they need included.
+    ///
+    /// # Panics
+    ///
+    /// When a flag of the command was not read.
+    pub fn finish(mut self) -> (Vec<Given>, Vec<Mistake>) {
+        let given = |name: &str| {
+            let given = self.given.iter().find(|given| given.flag.name == name);
+            given.unwrap_or_else(|| panic!("{name} is read"))
         };
-        for (setting, needed) in needs {
-            let missing: Vec<_> = needed
-                .iter()
-                .filter(|needed| given(needed).text.is_empty())
-                .map(|needed| needed.flag)
-                .collect();
-            if !given(setting).text.is_empty() && !missing.is_empty() {
-                self.mistakes.push(Mistake::Alone { name: given(setting).name(), missing });
-            }
-        }
+        let all: Vec<Given> = S::FLAGS.iter().map(|flag| given(flag.name).clone()).collect();
+        let alone = all.iter().filter(|given| !given.text.is_empty()).filter_map(|alone| {
+            let missing: Vec<&str> =
+                alone.flag.needs.iter().copied().filter(|needed| given(needed).text.is_empty()).collect();
+            (!missing.is_empty()).then(|| Mistake::Alone { name: alone.name(), missing })
+        });
+        let alone: Vec<Mistake> = alone.collect();
+        self.mistakes.extend(alone);
+        (all, self.mistakes)
     }
 }
 
 /// What `monolock run` gives to its command, and what cargo sets when it runs what it has built.
 const OTHER_VARIABLES: [&str; 3] = ["MONOLOCK_LOCK", "MONOLOCK_TOKEN", "MONOLOCK_COMMIT"];
 
-/// Variables of the environment that look like ours and are none: most likely mistyped.
-pub fn unknown_variables<'s>(known: impl Iterator<Item = &'s Setting> + Clone) -> Vec<String> {
+/// Variables of the environment that look like monolock's and belong to none of these flags: most likely mistyped.
+pub fn unknown_variables<'s>(known: impl Iterator<Item = &'s Flag> + Clone) -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     unknown_of(names, known)
 }
 
 fn unknown_of<'s>(
     names: impl Iterator<Item = String>,
-    known: impl Iterator<Item = &'s Setting> + Clone,
+    known: impl Iterator<Item = &'s Flag> + Clone,
 ) -> Vec<String> {
     let is_known = |name: &String| {
-        OTHER_VARIABLES.contains(&name.as_str()) || known.clone().any(|setting| setting.variable == name)
+        OTHER_VARIABLES.contains(&name.as_str()) || known.clone().any(|flag| flag.variable == name)
     };
     let mut unknown: Vec<String> =
         names.filter(|name| name.starts_with("MONOLOCK_") && !is_known(name)).collect();
@@ -144,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_mistyped_variable_is_noticed_and_those_of_others_are_not() {
-        let setting = |variable| Setting { flag: "", variable, default: "", meaning: "" };
-        let known = [setting("MONOLOCK_SHARDS"), setting("MONOLOCK_ADDRESS")];
+        let flag = |variable| Flag { name: "", variable, default: "", value: "", meaning: "", needs: &[] };
+        let known = [flag("MONOLOCK_SHARDS"), flag("MONOLOCK_ADDRESS")];
         let names = [
             "PATH",
             "MONOLOCK_TLS_CLIENTCA",

@@ -50,7 +50,9 @@ pub struct Service {
 /// Where clients come in. Nonblocking.
 #[derive(Debug)]
 pub enum Listener {
+    /// On an address.
     Tcp(StdTcpListener),
+    /// On a path.
     Unix(StdUnixListener),
 }
 
@@ -60,7 +62,10 @@ pub enum Remote {
     /// IPv4 as such, also on a listener for both.
     Tcp(SocketAddr),
     /// A process of this user, on this machine.
-    Unix { uid: u32 },
+    Unix {
+        /// Its number.
+        uid: u32,
+    },
 }
 
 impl fmt::Display for Remote {

@@ -32,16 +32,22 @@ static FLUSH: OnceLock<Flush> = OnceLock::new();
 /// The least important events that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
+    /// For who looks for a fault.
     Debug,
+    /// What happens in order.
     Info,
+    /// What an operator should look at.
     Warn,
+    /// What does not work.
     Error,
 }
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
+    /// For people.
     Text,
+    /// One object a line, for programs.
     Json,
 }
 

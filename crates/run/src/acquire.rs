@@ -14,7 +14,7 @@ use super::voice::Voice;
 use super::words::Subject;
 
 /// What a wait listens to.
-pub struct Senses<'a> {
+pub(crate) struct Senses<'a> {
     pub signals: &'a mut Signals,
     pub children: &'a mut Children,
     pub alarm: &'a mut Alarm,
@@ -32,7 +32,7 @@ enum Link {
 /// # Errors
 ///
 /// The exit status of a wait that ended otherwise; all is said.
-pub async fn acquire(
+pub(crate) async fn acquire(
     config: &Config,
     acquire: &Acquire,
     mut queue: Queue,

@@ -1,7 +1,7 @@
 //! Where the server is.
 
 /// Checks what looks like `host:port`. Whether the host exists is found out when it is dialled.
-pub fn parse(text: &str) -> Result<String, String> {
+pub(crate) fn parse(text: &str) -> Result<String, String> {
     let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()) else {
         return Err("a host and a port are expected, as in 127.0.0.1:7070".into());
     };

@@ -32,7 +32,7 @@ use super::starter::{receive_input, send_input};
 use super::{THIS_PROGRAM, members, status};
 
 /// The subcommand's name.
-pub const KEEPER: &str = "run-keeper";
+pub(crate) const KEEPER: &str = "run-keeper";
 
 /// Asks the front to give the terminal its modes back when it ends.
 pub(super) const RESTORE: u8 = b'r';
@@ -47,11 +47,11 @@ struct Terminal {
 }
 
 /// Why a front is needed.
-pub struct Need(Option<Terminal>);
+pub(crate) struct Need(Option<Terminal>);
 
 impl Need {
     /// None where a front would be of no use.
-    pub fn of_this_process() -> Option<Self> {
+    pub(crate) fn of_this_process() -> Option<Self> {
         let terminal = Terminal::controlling();
         (terminal.is_some() || has_children()).then_some(Self(terminal))
     }
@@ -81,7 +81,7 @@ fn has_children() -> bool {
 }
 
 /// Starts a keeper with these arguments of `monolock run`, and stands in for it until it ends.
-pub fn stand(need: &Need, arguments: impl IntoIterator<Item = OsString>) -> io::Result<ExitCode> {
+pub(crate) fn stand(need: &Need, arguments: impl IntoIterator<Item = OsString>) -> io::Result<ExitCode> {
     signals::keep_children();
     let ignored = Ignored::at_start();
     let mut caught = SigSet::empty();
@@ -211,7 +211,7 @@ fn end_like(ended: ExitStatus, got: &[i32]) -> ExitCode {
 
 /// A keeper's way to its front.
 #[derive(Debug)]
-pub struct ToFront {
+pub(crate) struct ToFront {
     pub line: UnixStream,
     /// Whether the command belongs into the front's process group.
     pub shares_group: bool,
@@ -221,7 +221,7 @@ pub struct ToFront {
 
 impl ToFront {
     /// The keeper's standard input is the line, over which the real one comes.
-    pub fn take() -> io::Result<Self> {
+    pub(crate) fn take() -> io::Result<Self> {
         use std::os::fd::AsFd;
         let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         dup2_stdin(receive_input(&line)?)?;

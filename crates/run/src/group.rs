@@ -13,7 +13,7 @@ use super::starter::{Begun, Line};
 
 /// A command and all that came from it. Its number stays its own: the leader is not reaped before [`Group::release`].
 #[derive(Debug)]
-pub struct Group {
+pub(crate) struct Group {
     id: Pid,
     leader: Child,
     line: Line,
@@ -35,38 +35,38 @@ enum Stage {
 
 impl Group {
     /// What a process leads.
-    pub fn led_by(leader: Child, line: Line, kin: Kin) -> Self {
+    pub(crate) fn led_by(leader: Child, line: Line, kin: Kin) -> Self {
         let (leader_ended, stage, out_of_reach) = (false, Stage::Running, Vec::new());
         Self { id: Pid::from_child(&leader), leader, line, kin, leader_ended, stage, out_of_reach }
     }
 
     /// The leader's number.
-    pub fn id(&self) -> Pid {
+    pub(crate) fn id(&self) -> Pid {
         self.id
     }
 
     /// From here on there is a guardian, who is none of the command's.
-    pub fn has_guardian(&mut self, guardian: Pid) {
+    pub(crate) fn has_guardian(&mut self, guardian: Pid) {
         self.kin.has_guardian(guardian);
     }
 
     /// What the guardian lets the command go by.
-    pub fn line_for_guardian(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn line_for_guardian(&self) -> io::Result<OwnedFd> {
         self.line.for_guardian()
     }
 
     /// What became of the command.
-    pub fn begun(&mut self) -> Begun {
+    pub(crate) fn begun(&mut self) -> Begun {
         self.line.begun()
     }
 
     /// Whether it is to be looked at who is left: nobody tells that.
-    pub fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.leader_ended || self.stage == Stage::Killed
     }
 
     /// How the command ended, if it has and nobody was told yet.
-    pub fn try_end(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn try_end(&mut self) -> Option<ExitStatus> {
         if self.leader_ended {
             return None;
         }
@@ -77,21 +77,21 @@ impl Group {
     }
 
     /// Whether the command was stopped since the last look, and not in order to end it.
-    pub fn try_stop(&mut self) -> bool {
+    pub(crate) fn try_stop(&mut self) -> bool {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let is_stopped = matches!(waitid(WaitId::Pid(self.id), look), Ok(Some(_)));
         is_stopped && self.stage == Stage::Running && !self.leader_ended
     }
 
     /// Continues a command that is stopped: it may have left its job's group, which the shell continues.
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         if !self.leader_ended && members::is_stopped(self.id) {
             self.kin.forward(Signal::CONT);
         }
     }
 
     /// Whether nobody is left but zombies. Who is left is reminded of what was ordered last.
-    pub fn is_gone(&mut self) -> bool {
+    pub(crate) fn is_gone(&mut self) -> bool {
         if self.stage != Stage::Gone && self.kin.is_gone() {
             // For whoever was forked during the look.
             self.kin.kill_group();
@@ -106,14 +106,14 @@ impl Group {
     }
 
     /// Who is left, and was not told to be out of reach.
-    pub fn left(&mut self) -> Vec<Process> {
+    pub(crate) fn left(&mut self) -> Vec<Process> {
         let mut living = if self.stage == Stage::Gone { Vec::new() } else { self.kin.look() };
         living.retain(|process| !self.out_of_reach.iter().any(|known| known.is(process)));
         living
     }
 
     /// Who cannot be signalled by us, each one once.
-    pub fn newly_out_of_reach(&mut self) -> Vec<Process> {
+    pub(crate) fn newly_out_of_reach(&mut self) -> Vec<Process> {
         let mut found = Kin::out_of_reach(&self.left());
         found.retain(|process| !self.out_of_reach.iter().any(|known| known.is(process)));
         self.out_of_reach.extend(&found);
@@ -121,7 +121,7 @@ impl Group {
     }
 
     /// Gives the leader's number back. Nobody may signal it any more.
-    pub fn release(mut self) {
+    pub(crate) fn release(mut self) {
         self.stage = Stage::Gone;
         if self.leader_ended {
             let _ = self.leader.wait();
@@ -129,7 +129,7 @@ impl Group {
     }
 
     /// Passes a signal on.
-    pub fn forward(&mut self, by: Signal) {
+    pub(crate) fn forward(&mut self, by: Signal) {
         if self.stage == Stage::Gone {
         } else if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&by) {
             self.kin.ask(by);
@@ -139,7 +139,7 @@ impl Group {
     }
 
     /// Asks everybody to end.
-    pub fn terminate(&mut self) {
+    pub(crate) fn terminate(&mut self) {
         self.forward(Signal::TERM);
         if self.stage == Stage::Running {
             self.stage = Stage::Asked;
@@ -149,7 +149,7 @@ impl Group {
     }
 
     /// Ends everybody.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if self.stage != Stage::Gone {
             self.stage = Stage::Killed;
             self.kin.kill();

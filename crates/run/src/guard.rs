@@ -22,7 +22,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 /// What a guardian has to know of a command.
 #[derive(Debug)]
-pub struct Command<'a> {
+pub(crate) struct Command<'a> {
     pub leader: Pid,
     /// The group that it is in, if that has a number.
     pub group: Option<Pid>,
@@ -32,7 +32,7 @@ pub struct Command<'a> {
 
 /// A guardian and the pipe to it. Dropped without a farewell, the guardian kills the group.
 #[derive(Debug)]
-pub struct Guard {
+pub(crate) struct Guard {
     process: Child,
     orders: PipeWriter,
     told: Deadlines,
@@ -41,7 +41,7 @@ pub struct Guard {
 
 /// How a guardian ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// As it should.
     Left(Verdict),
     /// It was killed, or could not do its work.
@@ -52,7 +52,7 @@ impl Guard {
     /// Starts a guardian of a command, which lets the command's starter go, over this line, once it is ready. It holds the
     /// connection open until the command is gone: when `monolock run` is killed, the kernel would close it, and the lock would
     /// move while the guardian is still killing.
-    pub fn spawn(
+    pub(crate) fn spawn(
         guarded: &Command<'_>,
         line: OwnedFd,
         connection: OwnedFd,
@@ -85,12 +85,12 @@ impl Guard {
     }
 
     /// Its number.
-    pub fn id(&self) -> Pid {
+    pub(crate) fn id(&self) -> Pid {
         Pid::from_child(&self.process)
     }
 
     /// Tells the guardian until when the group may go on, if that is news.
-    pub fn tell(&mut self, deadlines: Deadlines) {
+    pub(crate) fn tell(&mut self, deadlines: Deadlines) {
         if self.ended.is_some() || deadlines == self.told {
             return;
         }
@@ -102,7 +102,7 @@ impl Guard {
     }
 
     /// How it ended, if it has and nobody was told yet.
-    pub fn try_end(&mut self) -> Option<Ended> {
+    pub(crate) fn try_end(&mut self) -> Option<Ended> {
         if self.ended.is_some() {
             return None;
         }
@@ -113,12 +113,12 @@ impl Guard {
     }
 
     /// Tells the guardian to leave.
-    pub fn dismiss(&mut self) {
+    pub(crate) fn dismiss(&mut self) {
         let _ = self.orders.write_all(&Order::Farewell.encode());
     }
 
     /// Waits until a dismissed guardian has left: from then on it sends no signal to the group's number.
-    pub async fn left(mut self, children: &mut Children) -> Ended {
+    pub(crate) async fn left(mut self, children: &mut Children) -> Ended {
         let patience = tokio::time::sleep(LEAVE_MAX);
         tokio::pin!(patience);
         loop {

@@ -24,7 +24,7 @@ use super::vigil::{Act, Verdict, Vigil};
 use super::{members, starter, status};
 
 /// The subcommand's name.
-pub const NAME: &str = "run-guardian";
+pub(crate) const NAME: &str = "run-guardian";
 
 /// Exit status of a guardian that had to stop the group by itself, and else 0.
 const ACTED: u8 = 1;
@@ -55,7 +55,7 @@ pub struct GuardianArgs {
 }
 
 /// The verdict that an exit status of a guardian stands for.
-pub fn verdict(code: i32) -> Option<Verdict> {
+pub(crate) fn verdict(code: i32) -> Option<Verdict> {
     match code {
         0 => Some(Verdict::Idle),
         code if code == i32::from(ACTED) => Some(Verdict::Acted),

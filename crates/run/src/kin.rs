@@ -14,14 +14,14 @@ use rustix::process::{
 use super::members::{self, Process};
 
 /// The variable that tells the command its lock.
-pub const LOCK_VARIABLE: &str = "MONOLOCK_LOCK";
+pub(crate) const LOCK_VARIABLE: &str = "MONOLOCK_LOCK";
 
 /// The variable that tells the command its fencing token.
-pub const TOKEN_VARIABLE: &str = "MONOLOCK_TOKEN";
+pub(crate) const TOKEN_VARIABLE: &str = "MONOLOCK_TOKEN";
 
 /// A command's processes, to be signalled.
 #[derive(Debug)]
-pub struct Kin {
+pub(crate) struct Kin {
     leader: Pid,
     /// Its number is the leader's, or that of the job that it shares: none where the job's has none in this namespace.
     group: Option<Pid>,
@@ -43,7 +43,7 @@ pub struct Kin {
 
 impl Kin {
     /// The processes of the command that this leader is or becomes.
-    pub fn new(leader: Pid, group: Option<Pid>, keeper: Option<Pid>, marks: Option<Marks>) -> Self {
+    pub(crate) fn new(leader: Pid, group: Option<Pid>, keeper: Option<Pid>, marks: Option<Marks>) -> Self {
         let handle = pidfd_open(leader, PidfdFlags::empty()).ok();
         let keeper = keeper.and_then(Process::with);
         let marks = marks.zip(Process::with(leader));
@@ -61,7 +61,7 @@ impl Kin {
     }
 
     /// From here on this process is nobody's kin.
-    pub fn has_guardian(&mut self, guardian: Pid) {
+    pub(crate) fn has_guardian(&mut self, guardian: Pid) {
         self.guardian = Some(guardian);
     }
 
@@ -71,12 +71,12 @@ impl Kin {
     }
 
     /// The keeper is dead.
-    pub fn is_orphaned(&mut self) {
+    pub(crate) fn is_orphaned(&mut self) {
         self.keeper = None;
     }
 
     /// Passes a signal on to the group.
-    pub fn forward(&mut self, by: Signal) {
+    pub(crate) fn forward(&mut self, by: Signal) {
         if self.has_own_group() {
             let _ = kill_process_group(self.leader, by);
             return;
@@ -91,13 +91,13 @@ impl Kin {
 
     /// Asks the group to end by this signal, and to go on: who is stopped hears of it only then. Who left the group hears
     /// of it from its parent, as from timeout(1), or by [`Kin::ask_orphans`].
-    pub fn ask(&mut self, by: Signal) {
+    pub(crate) fn ask(&mut self, by: Signal) {
         self.forward(by);
         self.forward(Signal::CONT);
     }
 
     /// Asks everybody outside the group to end whose parent had ended at the last look, once each.
-    pub fn ask_orphans(&mut self) {
+    pub(crate) fn ask_orphans(&mut self) {
         let Some(keeper) = self.keeper else { return };
         for process in self.known.clone() {
             let is_orphan = process.is_child_of(keeper.pid) && process.group != self.group;
@@ -110,7 +110,7 @@ impl Kin {
     }
 
     /// Ends everybody. Again at each look: somebody may have been forked meanwhile.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // A look takes longer than these.
         self.kill_group();
         if let Some(leader) = &self.handle {
@@ -122,7 +122,7 @@ impl Kin {
     }
 
     /// Ends the group, if it is the command's alone.
-    pub fn kill_group(&mut self) {
+    pub(crate) fn kill_group(&mut self) {
         // Without the keeper nobody keeps the number from others once the group is dead.
         if self.has_own_group() && (self.keeper.is_some() || !self.is_struck) {
             let _ = kill_process_group(self.leader, Signal::KILL);
@@ -131,12 +131,12 @@ impl Kin {
     }
 
     /// Whether nobody lives any more. False when /proc does not tell.
-    pub fn is_gone(&mut self) -> bool {
+    pub(crate) fn is_gone(&mut self) -> bool {
         self.seen().is_some_and(|living| living.is_empty())
     }
 
     /// Who lives.
-    pub fn look(&mut self) -> Vec<Process> {
+    pub(crate) fn look(&mut self) -> Vec<Process> {
         self.seen().unwrap_or_default()
     }
 
@@ -152,7 +152,7 @@ impl Kin {
     }
 
     /// Who cannot be signalled.
-    pub fn out_of_reach(living: &[Process]) -> Vec<Process> {
+    pub(crate) fn out_of_reach(living: &[Process]) -> Vec<Process> {
         let denied = |process: &&Process| test_kill_process(process.pid) == Err(Errno::PERM);
         living.iter().filter(denied).copied().collect()
     }
@@ -189,15 +189,15 @@ impl Kin {
 
 /// What tells a command's environment from any other: its lock and its token.
 #[derive(Debug)]
-pub struct Marks([String; 2]);
+pub(crate) struct Marks([String; 2]);
 
 impl Marks {
-    pub fn new(name: &str, token: &str) -> Self {
+    pub(crate) fn new(name: &str, token: &str) -> Self {
         Self([format!("{LOCK_VARIABLE}={name}"), format!("{TOKEN_VARIABLE}={token}")])
     }
 
     /// Those of this process.
-    pub fn of_this_process() -> Option<Self> {
+    pub(crate) fn of_this_process() -> Option<Self> {
         let variable = |name| std::env::var(name).ok();
         Some(Self::new(&variable(LOCK_VARIABLE)?, &variable(TOKEN_VARIABLE)?))
     }

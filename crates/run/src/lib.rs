@@ -41,7 +41,7 @@ use protocol::Token;
 use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use acquire::{Senses, acquire};
-use cli::parse_duration;
+use cli::{Flags, parse_duration};
 use front::{Need, ToFront};
 use group::Group;
 use guard::{Ended, Guard};
@@ -49,7 +49,7 @@ pub use guardian::{GuardianArgs, guard};
 use kin::Kin;
 use queue::{Patience, Queue, Talk};
 use settings::Wait;
-pub use settings::{RunSettings, SETTINGS};
+pub use settings::{Run, RunSettings};
 use signals::{Children, Inherited, Signals};
 use starter::Begun;
 pub use starter::{StarterArgs, start as start_command};
@@ -101,8 +101,8 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 #[derive(Debug, clap::Args)]
 #[command(after_help = status::HELP, override_usage = USAGE)]
 pub struct RunArgs {
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help = settings::LEASE.meaning)]
-    lease: Option<String>,
+    #[command(flatten)]
+    flags: Flags<Run>,
     /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be reached
     /// at its end. 0 is --try.
     #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "try_once")]
@@ -113,12 +113,6 @@ pub struct RunArgs {
     /// The status instead of 75 when another client holds the lock, at once (--try) or still (--wait).
     #[arg(short = 'E', long, value_name = "STATUS")]
     conflict_exit_code: Option<u8>,
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, help = settings::KILL_AFTER.meaning)]
-    kill_after: Option<String>,
-    #[arg(long, value_name = "HOST:PORT", allow_hyphen_values = true, help = settings::ADDRESS.meaning)]
-    address: Option<String>,
-    #[command(flatten)]
-    tls: tls::TlsArgs,
     /// Tell of the wait, of each attempt to connect, and of the lock's token.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,

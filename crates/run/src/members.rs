@@ -11,7 +11,7 @@ use rustix::process::{
 
 /// One process, at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     pub pid: Pid,
     parent: Option<Pid>,
     pub group: Option<Pid>,
@@ -23,33 +23,33 @@ pub struct Process {
 
 impl Process {
     /// The process that has this number now.
-    pub fn with(pid: Pid) -> Option<Self> {
+    pub(crate) fn with(pid: Pid) -> Option<Self> {
         read(&Path::new("/proc").join(pid.as_raw_pid().to_string()))
     }
 
     /// Whether it is a child of this process.
-    pub fn is_child_of(&self, parent: Pid) -> bool {
+    pub(crate) fn is_child_of(&self, parent: Pid) -> bool {
         self.parent == Some(parent)
     }
 
     /// Whether both are one process, at two looks.
-    pub fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         (self.pid, self.start) == (other.pid, other.start)
     }
 
     /// Whether it began before another one.
-    pub fn is_older_than(&self, other: &Self) -> bool {
+    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
         self.start < other.start
     }
 
     /// Its name, as ps shows it.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let name = fs::read_to_string(format!("/proc/{}/comm", self.pid.as_raw_pid()));
         name.map_or_else(|_| "hidden".to_owned(), |name| name.trim_end().escape_debug().to_string())
     }
 
     /// Sends it a signal, and never to another one that has its number by now. It may have ended.
-    pub fn signal(&self, by: Signal) -> Result<(), Errno> {
+    pub(crate) fn signal(&self, by: Signal) -> Result<(), Errno> {
         let sent = match self.start {
             // A child that is not reaped keeps its number.
             None => kill_process(self.pid, by),
@@ -70,14 +70,14 @@ impl Process {
     }
 
     /// Whether its environment has both of these `NAME=value`. False where it is not ours to read.
-    pub fn has_in_environment(&self, marks: &[String]) -> bool {
+    pub(crate) fn has_in_environment(&self, marks: &[String]) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", self.pid.as_raw_pid())).unwrap_or_default();
         marks.iter().all(|mark| environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes()))
     }
 }
 
 /// Whether this process is stopped, all of it or in part.
-pub fn is_stopped(pid: Pid) -> bool {
+pub(crate) fn is_stopped(pid: Pid) -> bool {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
     let name_end = stat.iter().rposition(|&byte| byte == b')').unwrap_or_default();
     stat[name_end..].starts_with(b") T")
@@ -86,7 +86,7 @@ pub fn is_stopped(pid: Pid) -> bool {
 /// All processes that can be seen, zombies too. None when /proc does not tell.
 ///
 /// A process forked during the look may be missed.
-pub fn all() -> Option<Vec<Process>> {
+pub(crate) fn all() -> Option<Vec<Process>> {
     let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
     let processes = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
     // Who is gone before its file is read lives no more.
@@ -95,12 +95,12 @@ pub fn all() -> Option<Vec<Process>> {
 
 /// These, without zombies: where nobody reaps orphans (the first process of many containers), who was killed would
 /// otherwise never look dead.
-pub fn living(processes: impl IntoIterator<Item = Process>) -> impl Iterator<Item = Process> {
+pub(crate) fn living(processes: impl IntoIterator<Item = Process>) -> impl Iterator<Item = Process> {
     processes.into_iter().filter(|process| !process.is_zombie)
 }
 
 /// Those that descend from one of the roots, the roots themselves not among them, and nobody by way of `except`.
-pub fn descendants(all: &[Process], roots: &[Pid], except: Option<Pid>) -> Vec<Process> {
+pub(crate) fn descendants(all: &[Process], roots: &[Pid], except: Option<Pid>) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     let mut parents = roots.to_vec();
     while let Some(parent) = parents.pop() {
@@ -115,7 +115,7 @@ pub fn descendants(all: &[Process], roots: &[Pid], except: Option<Pid>) -> Vec<P
 }
 
 /// Children of this process that live and that /proc hides from us: those that run as somebody else, under hidepid.
-pub fn hidden_children(seen: &[Process]) -> Vec<Process> {
+pub(crate) fn hidden_children(seen: &[Process]) -> Vec<Process> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     let children: Vec<Pid> = children
@@ -128,13 +128,13 @@ pub fn hidden_children(seen: &[Process]) -> Vec<Process> {
 }
 
 /// A child that has ended and is not reaped; the same one as long as it is not.
-pub fn ended_child() -> Option<Pid> {
+pub(crate) fn ended_child() -> Option<Pid> {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     Pid::from_raw(wait::waitid(wait::Id::All, look).ok()?.pid()?.as_raw())
 }
 
 /// Reaps a child that has ended, and that nobody else waits for.
-pub fn reap(child: Pid) {
+pub(crate) fn reap(child: Pid) {
     let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
@@ -161,12 +161,12 @@ fn number(text: &str) -> Option<Option<Pid>> {
 }
 
 /// A process or group by its number; none by 0 or less.
-pub fn positive(number: i32) -> Option<Pid> {
+pub(crate) fn positive(number: i32) -> Option<Pid> {
     if number > 0 { Pid::from_raw(number) } else { None }
 }
 
 /// The group of this process: none where its leader is outside this namespace.
-pub fn own_group() -> Option<Pid> {
+pub(crate) fn own_group() -> Option<Pid> {
     positive(nix::unistd::getpgrp().as_raw())
 }
 

@@ -1,11 +1,11 @@
 //! What `monolock run` tells the guardian, and how.
 
 /// The bytes of one order. A pipe takes them whole or not at all, and gives them so.
-pub const BYTES: usize = 16;
+pub(crate) const BYTES: usize = 16;
 
 /// Until when the group may go on, in nanoseconds of CLOCK_BOOTTIME.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadlines {
+pub(crate) struct Deadlines {
     /// The claim is lost then, and the group is to be asked to end; `u64::MAX` once it has been asked.
     pub ask_ns: u64,
     /// SIGKILL is due then.
@@ -13,7 +13,7 @@ pub struct Deadlines {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// These replace what was told before.
     Watch(Deadlines),
     /// Nothing is left to be guarded.
@@ -21,7 +21,7 @@ pub enum Order {
 }
 
 impl Order {
-    pub fn encode(self) -> [u8; BYTES] {
+    pub(crate) fn encode(self) -> [u8; BYTES] {
         let (ask_ns, kill_ns) = match self {
             Self::Watch(Deadlines { ask_ns, kill_ns }) => (ask_ns, kill_ns),
             Self::Farewell => (0, 0),
@@ -32,7 +32,7 @@ impl Order {
         bytes
     }
 
-    pub fn decode(bytes: [u8; BYTES]) -> Self {
+    pub(crate) fn decode(bytes: [u8; BYTES]) -> Self {
         let (ask, kill) = bytes.split_at(BYTES / 2);
         let number = |half: &[u8]| u64::from_ne_bytes(half.try_into().expect("half of the bytes"));
         match (number(ask), number(kill)) {

@@ -21,7 +21,7 @@ const RESTART_NS_MAX: u64 = 10_000_000_000;
 
 /// How long the lock is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub(crate) enum Patience {
     /// For as long as it takes.
     Endless,
     /// Until this time.
@@ -32,7 +32,7 @@ pub enum Patience {
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Talk {
+pub(crate) enum Talk {
     /// What is wrong, and that it is over.
     Faults,
     /// And what a person at a terminal would wonder at.
@@ -43,7 +43,7 @@ pub enum Talk {
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Nothing.
     Wait,
     /// Connect; this is the number of the attempt.
@@ -58,7 +58,7 @@ pub enum Step {
 
 /// What is to be said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub(crate) enum Word {
     /// An attempt failed, and there will be another one.
     Trouble { error: String },
     /// The place in the line is gone, and there will be another one at its end.
@@ -77,7 +77,7 @@ pub enum Word {
 
 /// One wait for one lock.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     begun_ns: u64,
     patience: Patience,
     /// The exit status when the lock is held by another client.
@@ -116,7 +116,7 @@ struct Trouble {
 
 impl Queue {
     /// Begins with an attempt that is due.
-    pub fn new(now_ns: u64, patience: Patience, taken: u8, talk: Talk) -> Self {
+    pub(crate) fn new(now_ns: u64, patience: Patience, taken: u8, talk: Talk) -> Self {
         Self {
             begun_ns: now_ns,
             patience,
@@ -131,12 +131,12 @@ impl Queue {
         }
     }
 
-    pub fn patience(&self) -> Patience {
+    pub(crate) fn patience(&self) -> Patience {
         self.patience
     }
 
     /// When to call [`Queue::alarm`].
-    pub fn wake_ns(&self) -> Option<u64> {
+    pub(crate) fn wake_ns(&self) -> Option<u64> {
         let state_ns = match self.state {
             State::Pausing { until_ns } => Some(until_ns),
             State::Queued { .. } => self.tell_ns(),
@@ -146,12 +146,12 @@ impl Queue {
     }
 
     /// What is to be said next.
-    pub fn next_word(&mut self) -> Option<Word> {
+    pub(crate) fn next_word(&mut self) -> Option<Word> {
         self.words.pop_front()
     }
 
     /// Looks at the time. Harmless when early.
-    pub fn alarm(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn alarm(&mut self, now_ns: u64) -> Step {
         if self.end_ns().is_some_and(|end_ns| now_ns >= end_ns) {
             return self.time_is_over(now_ns);
         }
@@ -169,13 +169,13 @@ impl Queue {
     }
 
     /// The lock was granted and given back: a new wait for it begins, at the end of the line.
-    pub fn again(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn again(&mut self, now_ns: u64) -> Step {
         self.state = State::Pausing { until_ns: now_ns };
         self.alarm(now_ns)
     }
 
     /// Something happened to the claim. `draw`: a pause of at most this length.
-    pub fn event(
+    pub(crate) fn event(
         &mut self,
         now_ns: u64,
         event: Event,
@@ -200,7 +200,12 @@ impl Queue {
     }
 
     /// There is no connection, or no claim any more. `draw`: a pause of at most this length.
-    pub fn failed(&mut self, now_ns: u64, error: &Error, draw: impl FnOnce(Duration) -> Duration) -> Step {
+    pub(crate) fn failed(
+        &mut self,
+        now_ns: u64,
+        error: &Error,
+        draw: impl FnOnce(Duration) -> Duration,
+    ) -> Step {
         let pause_max = match self.patience {
             // An administrator who takes a waiter out of the line does not mean its end. And the command
             // needs threads and descriptors too.

@@ -18,7 +18,7 @@ const TOLD_NS_MAX: u64 = 500_000_000;
 
 /// Signals for the front of which it is not known yet whether they are for the command.
 #[derive(Debug, Default)]
-pub struct Relay {
+pub(crate) struct Relay {
     /// When the keeper heard a signal last.
     witnessed: Vec<(Signal, u64)>,
     /// What the front told, and when to pass it on.
@@ -27,14 +27,14 @@ pub struct Relay {
 
 impl Relay {
     /// The keeper heard a signal itself.
-    pub fn witness(&mut self, now_ns: u64, signal: Signal) {
+    pub(crate) fn witness(&mut self, now_ns: u64, signal: Signal) {
         self.told.retain(|(told, _)| *told != signal);
         self.witnessed.retain(|(witnessed, _)| *witnessed != signal);
         self.witnessed.push((signal, now_ns));
     }
 
     /// The front tells that it got a signal.
-    pub fn told(&mut self, now_ns: u64, signal: Signal) {
+    pub(crate) fn told(&mut self, now_ns: u64, signal: Signal) {
         let is_recent = |&(witnessed, at_ns): &(Signal, u64)| {
             witnessed == signal && now_ns.saturating_sub(at_ns) <= TOLD_NS_MAX
         };
@@ -44,13 +44,13 @@ impl Relay {
     }
 
     /// A signal to be passed on by now.
-    pub fn due(&mut self, now_ns: u64) -> Option<Signal> {
+    pub(crate) fn due(&mut self, now_ns: u64) -> Option<Signal> {
         let due = self.told.iter().position(|&(_, at_ns)| now_ns >= at_ns)?;
         Some(self.told.remove(due).0)
     }
 
     /// When to ask for what is due.
-    pub fn wake_ns(&self) -> Option<u64> {
+    pub(crate) fn wake_ns(&self) -> Option<u64> {
         self.told.iter().map(|&(_, at_ns)| at_ns).min()
     }
 }

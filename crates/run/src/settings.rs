@@ -6,70 +6,95 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
+use cli::{Flag, FlagSet, Reader, Setting, parse_duration};
 use protocol::{Acquire, Lease, LockName};
 
 use super::queue::Talk;
-use super::tls::{Named, TlsFiles};
+use super::tls::TlsFiles;
 use super::{RunArgs, address, status};
-use cli::parse_duration;
-use cli::{Origin, Reader, Setting};
 
-pub const ADDRESS: Setting = Setting {
-    flag: "--address",
-    variable: "MONOLOCK_ADDRESS",
-    default: "127.0.0.1:7070",
-    meaning: "The server [env: MONOLOCK_ADDRESS] [default: 127.0.0.1:7070]",
+pub(crate) const ADDRESS: Setting<String> = Setting {
+    flag: Flag {
+        name: "--address",
+        variable: "MONOLOCK_ADDRESS",
+        default: "127.0.0.1:7070",
+        value: "HOST:PORT",
+        meaning: "The server",
+        needs: &[],
+    },
+    parse: address::parse,
 };
-pub const LEASE: Setting = Setting {
-    flag: "--lease",
-    variable: "MONOLOCK_LEASE",
-    default: "10s",
-    meaning: "How long the server keeps the lock for a claim that went silent [env: MONOLOCK_LEASE] [default: 10s]",
+pub(crate) const LEASE: Setting<Lease> = Setting {
+    flag: Flag {
+        name: "--lease",
+        variable: "MONOLOCK_LEASE",
+        default: "10s",
+        value: "DURATION",
+        meaning: "How long the server keeps the lock for a claim that went silent",
+        needs: &[],
+    },
+    parse: parse_lease,
 };
-pub const KILL_AFTER: Setting = Setting {
-    flag: "--kill-after",
-    variable: "MONOLOCK_KILL_AFTER",
-    default: "",
-    meaning: "The time from SIGTERM to SIGKILL when the claim is lost [env: MONOLOCK_KILL_AFTER] [default: what the lease \
-              allows, which is the most]",
+pub(crate) const KILL_AFTER: Setting<Option<Duration>> = Setting {
+    flag: Flag {
+        name: "--kill-after",
+        variable: "MONOLOCK_KILL_AFTER",
+        default: "",
+        value: "DURATION",
+        meaning: "The time from SIGTERM to SIGKILL when the claim is lost; without it what the lease allows, which is the most",
+        needs: &[],
+    },
+    parse: parse_kill_after,
 };
-pub const TLS_CA: Setting = Setting {
-    flag: "--tls-ca",
+pub(crate) const TLS_CA: Flag = Flag {
+    name: "--tls-ca",
     variable: "MONOLOCK_TLS_CA",
     default: "",
-    meaning: "Speak TLS, to a server that one of the authorities in this PEM file vouches for [env: MONOLOCK_TLS_CA]",
+    value: "FILE",
+    meaning: "Speak TLS, to a server that one of the authorities in this PEM file vouches for",
+    needs: &[],
 };
-pub const TLS_CERT: Setting = Setting {
-    flag: "--tls-cert",
+pub(crate) const TLS_CERT: Flag = Flag {
+    name: "--tls-cert",
     variable: "MONOLOCK_TLS_CERT",
     default: "",
-    meaning: "Our certificate, for a server that asks for one: PEM, intermediate certificates behind it \
-              [env: MONOLOCK_TLS_CERT, where there is a CA: the server has a variable of that name too]",
+    value: "FILE",
+    meaning: "Our certificate, for a server that asks for one: PEM, intermediate certificates behind it. The server has a \
+              variable of that name too: it counts here only where there is a CA",
+    needs: &["--tls-ca", "--tls-key"],
 };
-pub const TLS_KEY: Setting = Setting {
-    flag: "--tls-key",
+pub(crate) const TLS_KEY: Flag = Flag {
+    name: "--tls-key",
     variable: "MONOLOCK_TLS_KEY",
     default: "",
-    meaning: "The private key of --tls-cert: PEM [env: MONOLOCK_TLS_KEY, where there is a CA]",
+    value: "FILE",
+    meaning: "The private key of --tls-cert: PEM. The variable counts only where there is a CA",
+    needs: &["--tls-ca", "--tls-cert"],
 };
-pub const TLS_SERVER_NAME: Setting = Setting {
-    flag: "--tls-server-name",
+pub(crate) const TLS_SERVER_NAME: Flag = Flag {
+    name: "--tls-server-name",
     variable: "MONOLOCK_TLS_SERVER_NAME",
     default: "",
-    meaning: "The name in the server's certificate, where it is not the host of the address \
-              [env: MONOLOCK_TLS_SERVER_NAME]",
+    value: "NAME",
+    meaning: "The name in the server's certificate, where it is not the host of the address",
+    needs: &["--tls-ca"],
 };
 
-/// The flags that have a variable.
-pub const SETTINGS: [&Setting; 7] =
-    [&ADDRESS, &LEASE, &KILL_AFTER, &TLS_CA, &TLS_CERT, &TLS_KEY, &TLS_SERVER_NAME];
+/// The flags of `monolock run` that have a variable.
+#[derive(Debug, Clone)]
+pub struct Run;
+
+impl FlagSet for Run {
+    const FLAGS: &'static [&'static Flag] =
+        &[&LEASE.flag, &KILL_AFTER.flag, &ADDRESS.flag, &TLS_CA, &TLS_CERT, &TLS_KEY, &TLS_SERVER_NAME];
+}
 
 /// The shell of `-c` where $SHELL is not set.
 const SHELL: &str = "/bin/sh";
 
 /// How long the lock may be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub(crate) enum Wait {
     Endless,
     For(Duration),
     OneAnswer,
@@ -104,17 +129,14 @@ impl RunSettings {
     ///
     /// The first mistake, in one line that names the flag or the variable.
     pub fn read(args: RunArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let mut reader = Reader::new(&variable);
-        let address = reader.read(&ADDRESS, args.address.as_ref(), address::parse);
-        let lease = reader.read(&LEASE, args.lease.as_ref(), parse_lease);
-        let kill_after = reader.read(&KILL_AFTER, args.kill_after.as_ref(), |text| match text {
-            "" => Ok(None),
-            text => parse_duration(text).map(Some),
-        });
+        let mut reader = Reader::new(&args.flags, variable);
+        let address = reader.read(&ADDRESS);
+        let lease = reader.read(&LEASE);
+        let kill_after = reader.read(&KILL_AFTER);
         if let Some(mistake) = reader.mistakes().first() {
             return Err(mistake.to_string());
         }
-        let tls = args.tls.files(&variable)?;
+        let tls = TlsFiles::given(&reader)?;
         let wait = match args.wait {
             None if !args.try_once => Wait::Endless,
             // As flock(1) has it.
@@ -133,16 +155,8 @@ impl RunSettings {
     }
 }
 
-/// A setting as it was given, under the name that a person knows it by; `None` when it is empty.
-pub(super) fn named(
-    setting: &'static Setting,
-    flag: Option<&String>,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Option<(Named, Origin)> {
-    let mut reader = Reader::new(variable);
-    let value = reader.read(setting, flag, |text| Ok::<_, String>(text.to_owned()));
-    let given = reader.given.first().expect("one was read");
-    (!value.is_empty()).then(|| (Named { name: given.name(), value }, given.origin))
+fn parse_kill_after(text: &str) -> Result<Option<Duration>, String> {
+    if text.is_empty() { Ok(None) } else { parse_duration(text).map(Some) }
 }
 
 fn parse_lease(text: &str) -> Result<Lease, String> {
@@ -225,19 +239,18 @@ mod tests {
     #[test]
     fn each_flag_of_a_machine_has_a_variable_that_it_beats_and_an_empty_one_is_unset() {
         let variables = [
-            ("MONOLOCK_ADDRESS", "b:2"),
             ("MONOLOCK_LEASE", "20s"),
             ("MONOLOCK_KILL_AFTER", "2s"),
+            ("MONOLOCK_ADDRESS", "b:2"),
             ("MONOLOCK_TLS_CA", "ca"),
             ("MONOLOCK_TLS_CERT", "cert"),
             ("MONOLOCK_TLS_KEY", "key"),
             ("MONOLOCK_TLS_SERVER_NAME", "name"),
         ];
-        assert_eq!(variables.map(|(name, _)| name), SETTINGS.map(|setting| setting.variable));
+        assert!(variables.iter().map(|(name, _)| *name).eq(Run::FLAGS.iter().map(|flag| flag.variable)));
         let by_variables = run(&variables);
-        let flags = SETTINGS.map(|setting| setting.flag);
         let given: Vec<&str> =
-            flags.iter().zip(&variables).flat_map(|(flag, (_, value))| [*flag, value]).collect();
+            Run::FLAGS.iter().zip(&variables).flat_map(|(flag, (_, value))| [flag.name, value]).collect();
         // A variable that a flag beats may say anything.
         let wrong = variables.map(|(name, _)| (name, "\u{fffd} :"));
         let by_flags = read(&[&given[..], &["x", "--", "true"]].concat(), &wrong).unwrap();

@@ -32,14 +32,14 @@ const MISSED_MAX: Duration = Duration::from_millis(1);
 
 /// What the parent meant for the command: its mask of blocked signals, and the signals that it ignores.
 #[derive(Debug, Clone, Copy)]
-pub struct Inherited {
+pub(crate) struct Inherited {
     pub mask: ParentsMask,
     pub ignored: Ignored,
 }
 
 impl Inherited {
     /// Keeps it for the command, and has the signals that we rely on come all the same. Before the first thread.
-    pub fn put_aside() -> io::Result<Self> {
+    pub(crate) fn put_aside() -> io::Result<Self> {
         signals::keep_children();
         let relied_on: Vec<Signal> = FORWARDED.into_iter().chain(STOPS).chain([Signal::CHILD]).collect();
         Ok(Self { mask: ::signals::unblock(&relied_on)?, ignored: Ignored::at_start() })
@@ -48,7 +48,7 @@ impl Inherited {
 
 /// Signals caught from here on.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     own: Vec<(Signal, unix::Signal)>,
     /// Caught and dropped: who is stopped sends no heartbeats.
     _stops: Vec<unix::Signal>,
@@ -79,7 +79,7 @@ impl Signals {
     /// Begins to catch them, on the current tokio runtime.
     ///
     /// What was ignored when we were started (nohup, a shell's background job) stays ignored, for the command too.
-    pub fn new(inherited: &Inherited, front: Option<ToFront>) -> io::Result<Self> {
+    pub(crate) fn new(inherited: &Inherited, front: Option<ToFront>) -> io::Result<Self> {
         let caught = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         let is_ignored = |number: &Signal| inherited.ignored.contains(number.as_raw());
         let own = FORWARDED.into_iter().filter(|number| !is_ignored(number));
@@ -91,7 +91,7 @@ impl Signals {
 
     /// From here on signals are the command's, which may have got them already, as it is in the job's group now. What came
     /// before may have missed it, and is to be passed on: it does nothing yet that a second one could disturb.
-    pub async fn command_exists(&mut self) -> Vec<Signal> {
+    pub(crate) async fn command_exists(&mut self) -> Vec<Signal> {
         let Some(front) = &mut self.front else { return Vec::new() };
         front.relay = Some(Relay::default());
         let mut missed = Vec::new();
@@ -103,7 +103,7 @@ impl Signals {
     }
 
     /// The next signal to act on. SIGKILL if the front was killed, SIGCONT if the job goes on.
-    pub async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         loop {
             let (own, front) = (&mut self.own, &mut self.front);
             let Some(front) = front else { return next_of(own).await };
@@ -135,24 +135,24 @@ impl Signals {
     }
 
     /// The command was stopped: so is the job, and the shell has its terminal.
-    pub fn command_stopped(&mut self, command: Pid) {
+    pub(crate) fn command_stopped(&mut self, command: Pid) {
         if let Some(front) = self.front.as_mut().filter(|front| front.shares_group) {
             front.stop = Some((command, boottime_ns() + STOP_NS));
         }
     }
 
     /// Whether the command belongs into the process group of this process, and does not have its own.
-    pub fn command_shares_group(&self) -> bool {
+    pub(crate) fn command_shares_group(&self) -> bool {
         self.front.as_ref().is_some_and(|front| front.shares_group)
     }
 
     /// Whether the user has stopped the job.
-    pub fn is_job_stopped(&self) -> bool {
+    pub(crate) fn is_job_stopped(&self) -> bool {
         self.front.as_ref().is_some_and(|front| members::is_stopped(front.process))
     }
 
     /// Waits until a stopped job goes on; a signal that ends it is the error.
-    pub async fn job_goes_on(&mut self) -> Result<(), Signal> {
+    pub(crate) async fn job_goes_on(&mut self) -> Result<(), Signal> {
         while self.is_job_stopped() {
             let Some(front) = &self.front else { break };
             tokio::select! {
@@ -168,7 +168,7 @@ impl Signals {
     }
 
     /// Has the terminal get its modes back.
-    pub fn restore_terminal(&self) {
+    pub(crate) fn restore_terminal(&self) {
         if let Some(front) = &self.front {
             let _ = front.line.try_write(&[RESTORE]);
         }
@@ -229,16 +229,16 @@ async fn next_of(signals: &mut [(Signal, unix::Signal)]) -> Signal {
 
 /// Tells when a child may have ended.
 #[derive(Debug)]
-pub struct Children(unix::Signal);
+pub(crate) struct Children(unix::Signal);
 
 impl Children {
     /// Begins to watch, on the current tokio runtime.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         signal(SignalKind::child()).map(Self)
     }
 
     /// Some child may have ended since the last call.
-    pub async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         self.0.recv().await;
     }
 }

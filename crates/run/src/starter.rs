@@ -52,7 +52,7 @@ pub struct StarterArgs {
 
 /// What became of the command.
 #[derive(Debug)]
-pub enum Begun {
+pub(crate) enum Begun {
     /// It has not been started.
     No,
     /// It runs or ran, or hangs in its exec.
@@ -63,26 +63,26 @@ pub enum Begun {
 
 /// A line to the starter. It ends for the starter when nobody who could let it go is left.
 #[derive(Debug)]
-pub struct Line {
+pub(crate) struct Line {
     stream: UnixStream,
     heard: Vec<u8>,
 }
 
 impl Line {
     /// For whoever lets the starter go, by [`let_go`].
-    pub fn for_guardian(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn for_guardian(&self) -> io::Result<OwnedFd> {
         Ok(self.stream.try_clone()?.into())
     }
 
     /// For a group whose leader is no starter.
     #[cfg(test)]
-    pub fn to_nobody() -> Self {
+    pub(crate) fn to_nobody() -> Self {
         let (stream, _) = UnixStream::pair().unwrap();
         Self { stream, heard: Vec::new() }
     }
 
     /// What is known of the command so far; exact once the starter or command has ended.
-    pub fn begun(&mut self) -> Begun {
+    pub(crate) fn begun(&mut self) -> Begun {
         let mut bytes = [0; 8];
         // The end and an error leave it at what was heard.
         while let Ok(count @ 1..) = self.stream.read(&mut bytes) {
@@ -97,7 +97,7 @@ impl Line {
 }
 
 /// Makes a process that waits to become the command, in our group or one of its own.
-pub fn spawn(
+pub(crate) fn spawn(
     command: &[OsString],
     name: &str,
     token: Token,
@@ -123,7 +123,7 @@ pub fn spawn(
 }
 
 /// Lets the starter at the other end of this line go.
-pub fn let_go(line: impl AsFd) -> io::Result<()> {
+pub(crate) fn let_go(line: impl AsFd) -> io::Result<()> {
     rustix::io::write(line, &[GO])?;
     Ok(())
 }

@@ -9,35 +9,35 @@ use protocol::Class;
 use rustix::process::Signal;
 
 use cli::exit::UNAVAILABLE;
-pub use cli::exit::{OS_ERROR, PROTOCOL, USAGE};
+pub(crate) use cli::exit::{OS_ERROR, PROTOCOL, USAGE};
 
 /// No connection to the server, with no time or no wish for another attempt: EX_UNAVAILABLE.
-pub const UNREACHABLE: u8 = UNAVAILABLE;
+pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
 
 /// The guardian ended before its work was done: EX_SOFTWARE.
-pub const UNGUARDED: u8 = 70;
+pub(crate) const UNGUARDED: u8 = 70;
 
 /// The claim was lost while the command ran; the command was stopped, as far as it can be: EX_IOERR.
-pub const LOST: u8 = 74;
+pub(crate) const LOST: u8 = 74;
 
 /// The lock was not free in time, an administrator ended the wait, or the server would not serve and there was no time or
 /// wish for another attempt. One may succeed: EX_TEMPFAIL, as lockf(1) has it.
-pub const NOT_ACQUIRED: u8 = 75;
+pub(crate) const NOT_ACQUIRED: u8 = 75;
 
 /// The server refused the claim by a client error, such as a missing authorization, or TLS the other side: EX_NOPERM.
-pub const REFUSED: u8 = 77;
+pub(crate) const REFUSED: u8 = 77;
 
 /// The command was found and cannot be run.
-pub const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
 
 /// The command was not found.
-pub const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Added to the number of the signal that ended something.
 const SIGNAL_BASE: u8 = 128;
 
 /// The statuses, for the help text.
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Exit status: that of CMD (128 + n if signal n ended it), or
    64  an argument or a variable is invalid
    69  the server cannot be reached: once (--try), or at the end of --wait
@@ -56,7 +56,7 @@ Exit status: that of CMD (128 + n if signal n ended it), or
   128+n  signal n came while waiting";
 
 /// For an error before the command was started.
-pub fn of_error(error: &Error) -> u8 {
+pub(crate) fn of_error(error: &Error) -> u8 {
     match error {
         // One side's certificates are not what the other side accepts.
         Error::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => REFUSED,
@@ -68,7 +68,7 @@ pub fn of_error(error: &Error) -> u8 {
 }
 
 /// For a claim that was lost before the command was started.
-pub fn of_loss_while_waiting(loss: &Loss) -> u8 {
+pub(crate) fn of_loss_while_waiting(loss: &Loss) -> u8 {
     match loss {
         Loss::ConnectionClosed(_) if !loss.is_temporary() => REFUSED,
         Loss::ConnectionClosed(_) | Loss::HeartbeatTimeout => UNREACHABLE,
@@ -81,17 +81,17 @@ pub fn of_loss_while_waiting(loss: &Loss) -> u8 {
 }
 
 /// For a signal that ended the wait.
-pub fn of_signal(signal: Signal) -> u8 {
+pub(crate) fn of_signal(signal: Signal) -> u8 {
     signal_status(signal.as_raw())
 }
 
 /// For a command that could not be started.
-pub fn of_spawn_error(error: &io::Error) -> u8 {
+pub(crate) fn of_spawn_error(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
 /// For a command that ended.
-pub fn of_command(status: ExitStatus) -> u8 {
+pub(crate) fn of_command(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).expect("an exit status has eight bits"),
         (None, Some(signal)) => signal_status(signal),

@@ -4,39 +4,26 @@ use std::fs;
 
 use client::{Identity, Tls, TlsError};
 
-use super::settings::{TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME, named};
-use cli::{Origin, Setting};
-
-/// TLS flags. Without a CA the connection is plain.
-#[derive(Debug, clap::Args)]
-pub struct TlsArgs {
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help = TLS_CA.meaning)]
-    tls_ca: Option<String>,
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help = TLS_CERT.meaning)]
-    tls_cert: Option<String>,
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help = TLS_KEY.meaning)]
-    tls_key: Option<String>,
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help = TLS_SERVER_NAME.meaning)]
-    tls_server_name: Option<String>,
-}
+use super::settings::{Run, TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME};
+use cli::{Flag, Origin, Reader};
 
 /// A value, and the flag or variable that it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub(crate) struct Named {
     pub(super) name: String,
     pub(super) value: String,
 }
 
 /// The files of TLS, all of them PEM.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TlsFiles {
+pub(crate) struct TlsFiles {
     ca: Named,
     /// Certificate and key.
     identity: Option<(Named, Named)>,
     server_name: Option<Named>,
 }
 
-impl TlsArgs {
+impl TlsFiles {
     /// What flags and variables name; `None` for a plain connection.
     ///
     /// The variables of certificate and key are the server's too. They mean ours only beside a CA, which is
@@ -45,14 +32,14 @@ impl TlsArgs {
     /// # Errors
     ///
     /// A setting without what it needs, in one line that names both.
-    pub(super) fn files(
-        &self,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<TlsFiles>, String> {
-        let ca = named(&TLS_CA, self.tls_ca.as_ref(), &variable);
-        let cert = named(&TLS_CERT, self.tls_cert.as_ref(), &variable);
-        let key = named(&TLS_KEY, self.tls_key.as_ref(), &variable);
-        let server_name = named(&TLS_SERVER_NAME, self.tls_server_name.as_ref(), &variable);
+    pub(super) fn given(
+        reader: &Reader<'_, Run, impl Fn(&str) -> Option<String>>,
+    ) -> Result<Option<Self>, String> {
+        let named = |flag: &'static Flag| {
+            let given = reader.given(flag);
+            (!given.text.is_empty()).then(|| (Named { name: given.name(), value: given.text }, given.origin))
+        };
+        let [ca, cert, key, server_name] = [&TLS_CA, &TLS_CERT, &TLS_KEY, &TLS_SERVER_NAME].map(named);
         let Some((ca, _)) = ca else {
             let ours = |given: Option<(Named, Origin)>| given.filter(|(_, origin)| *origin == Origin::Flag);
             return match ours(cert).or(ours(key)).or(server_name) {
@@ -66,11 +53,9 @@ impl TlsArgs {
             (None, Some((key, _))) => return Err(needs(&key, &TLS_CERT)),
             (None, None) => None,
         };
-        Ok(Some(TlsFiles { ca, identity, server_name: server_name.map(|(name, _)| name) }))
+        Ok(Some(Self { ca, identity, server_name: server_name.map(|(name, _)| name) }))
     }
-}
 
-impl TlsFiles {
     /// Reads the files. The problem names the flag or the variable.
     pub(super) fn read(&self) -> Result<Tls, String> {
         let roots = read(&self.ca)?;
@@ -113,8 +98,8 @@ impl TlsFiles {
     }
 }
 
-fn needs(alone: &Named, missing: &Setting) -> String {
-    format!("{} needs {} ({}) as well", alone.name, missing.flag, missing.variable)
+fn needs(alone: &Named, missing: &Flag) -> String {
+    format!("{} needs {} ({}) as well", alone.name, missing.name, missing.variable)
 }
 
 fn read(file: &Named) -> Result<Vec<u8>, String> {

@@ -13,7 +13,7 @@ const KILLED_NS_MAX: u64 = 1_000_000_000;
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub(crate) enum Act {
     /// Nothing.
     Wait,
     /// Let the command start.
@@ -28,7 +28,7 @@ pub enum Act {
 
 /// How the guardian leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The group ended without it, or was stopped by `monolock run` too.
     Idle,
     /// It had to stop the group by itself.
@@ -37,7 +37,7 @@ pub enum Verdict {
 
 /// The decisions over one group.
 #[derive(Debug)]
-pub struct Vigil {
+pub(crate) struct Vigil {
     deadlines: Deadlines,
     phase: Phase,
     let_go: bool,
@@ -58,13 +58,13 @@ enum Phase {
 }
 
 impl Vigil {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let never = Deadlines { ask_ns: u64::MAX, kill_ns: u64::MAX };
         Self { deadlines: never, phase: Phase::Unasked, let_go: false, verdict: Verdict::Idle }
     }
 
     /// `monolock run` gives an order.
-    pub fn order(&mut self, order: Order) {
+    pub(crate) fn order(&mut self, order: Order) {
         match (order, self.phase) {
             (Order::Farewell, _) => self.phase = Phase::Over,
             (Order::Watch(deadlines), Phase::Unasked | Phase::Watching) => {
@@ -80,7 +80,7 @@ impl Vigil {
     }
 
     /// `monolock run` is gone without a farewell: the server passes the lock on already.
-    pub fn deserted(&mut self) {
+    pub(crate) fn deserted(&mut self) {
         match self.phase {
             Phase::Unasked => self.phase = Phase::Over,
             Phase::Watching | Phase::Asked => self.deadlines.kill_ns = 0,
@@ -89,12 +89,12 @@ impl Vigil {
     }
 
     /// Nobody is left in the group.
-    pub fn gone(&mut self) {
+    pub(crate) fn gone(&mut self) {
         self.phase = Phase::Over;
     }
 
     /// What is to be done; ask again after it was done.
-    pub fn next(&mut self, now_ns: u64) -> Act {
+    pub(crate) fn next(&mut self, now_ns: u64) -> Act {
         match self.phase {
             Phase::Watching | Phase::Asked if now_ns >= self.deadlines.kill_ns => {
                 if self.deadlines.ask_ns != u64::MAX {
@@ -119,7 +119,7 @@ impl Vigil {
     }
 
     /// When to ask again at the latest.
-    pub fn wake_ns(&self) -> u64 {
+    pub(crate) fn wake_ns(&self) -> u64 {
         match self.phase {
             Phase::Unasked => u64::MAX,
             Phase::Watching => self.ask_ns().min(self.deadlines.kill_ns),
@@ -130,7 +130,7 @@ impl Vigil {
     }
 
     /// Whether the group was killed.
-    pub fn has_killed(&self) -> bool {
+    pub(crate) fn has_killed(&self) -> bool {
         matches!(self.phase, Phase::Killed { .. })
     }
 

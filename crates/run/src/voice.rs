@@ -12,17 +12,17 @@ use logging::queue::{self, Flush, Lines};
 
 /// The entrance to the writing thread. Never blocks or fails.
 #[derive(Debug, Clone)]
-pub struct Voice(Lines);
+pub(crate) struct Voice(Lines);
 
 impl Voice {
     /// Starts the thread. What was said is written, within a bound, before the second part is dropped.
-    pub fn start() -> io::Result<(Self, Flush)> {
+    pub(crate) fn start() -> io::Result<(Self, Flush)> {
         let (lines, flush) = queue::start(Unstopped(io::stderr()), |_| ())?;
         Ok((Self(lines), flush))
     }
 
     /// Says one line.
-    pub fn say(&self, words: Arguments<'_>) {
+    pub(crate) fn say(&self, words: Arguments<'_>) {
         self.0.clone().write_all(format!("monolock run: {words}\n").as_bytes()).expect("a queue takes all");
     }
 }

@@ -31,7 +31,7 @@ const KILLED_NS_MAX: u64 = 1_000_000_000;
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Nothing.
     Wait,
     /// Send this to the group.
@@ -46,7 +46,7 @@ pub enum Step {
 
 /// The course of one command under one claim.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     lease: Lease,
     /// The time between SIGTERM and SIGKILL after a loss, where the lease allows it.
     kill_after_ns: u64,
@@ -77,18 +77,18 @@ enum Outcome {
 
 impl Watch {
     /// Begins with a lock that is held, and a command that is about to run.
-    pub fn new(lease: Lease, kill_after_ns: Option<u64>) -> Self {
+    pub(crate) fn new(lease: Lease, kill_after_ns: Option<u64>) -> Self {
         let kill_after_ns = kill_after_ns.unwrap_or(u64::MAX);
         Self { lease, kill_after_ns, is_lost: false, phase: Phase::Running }
     }
 
     /// Whether the loss of the claim has been told.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.is_lost
     }
 
     /// When to call [`Watch::alarm`].
-    pub fn wake_ns(&self) -> Option<u64> {
+    pub(crate) fn wake_ns(&self) -> Option<u64> {
         match self.phase {
             Phase::Running => None,
             Phase::Stopping { kill_ns, .. } => Some(kill_ns),
@@ -97,7 +97,7 @@ impl Watch {
     }
 
     /// Until when the guardian may let the group go on, under a claim that was last confirmed then.
-    pub fn deadlines(&self, confirmed_ns: u64) -> Deadlines {
+    pub(crate) fn deadlines(&self, confirmed_ns: u64) -> Deadlines {
         let limit_ns = self.kill_limit_ns(confirmed_ns);
         if !self.is_lost {
             let ask_ns = confirmed_ns + self.lease.as_ns() * client::GIVE_UP_TENTHS / 10;
@@ -111,7 +111,7 @@ impl Watch {
     }
 
     /// A signal came for `monolock run`.
-    pub fn signal(&mut self, signal: Signal) -> Step {
+    pub(crate) fn signal(&mut self, signal: Signal) -> Step {
         match self.phase {
             Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
             Phase::Killed { .. } => Step::Wait,
@@ -119,7 +119,7 @@ impl Watch {
     }
 
     /// The front was killed: so is the command.
-    pub fn deserted(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn deserted(&mut self, now_ns: u64) -> Step {
         let killed = status::of_signal(Signal::KILL);
         match self.phase {
             Phase::Running => self.kill(now_ns, Outcome::Status(killed)),
@@ -129,7 +129,7 @@ impl Watch {
     }
 
     /// The command ended, with this status; others of its group may be left.
-    pub fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
+    pub(crate) fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
         match self.phase {
             Phase::Running if is_held => {
                 let kill_ns = now_ns + LEFT_OVER_NS_MAX;
@@ -143,7 +143,7 @@ impl Watch {
     }
 
     /// The guardian is gone: the command does not run without it.
-    pub fn unguarded(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn unguarded(&mut self, now_ns: u64) -> Step {
         match self.phase {
             Phase::Running => {
                 let kill_ns = now_ns + LEFT_OVER_NS_MAX.min(self.kill_after_ns);
@@ -156,7 +156,7 @@ impl Watch {
 
     /// The guardian had to stop the group by itself: for the command, the claim was lost. Whether the command had ended
     /// before that, nobody knows.
-    pub fn overruled(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn overruled(&mut self, now_ns: u64) -> Step {
         match self.phase {
             Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => {
                 self.kill(now_ns, Outcome::Lost { before_begun: status::UNREACHABLE })
@@ -165,7 +165,7 @@ impl Watch {
     }
 
     /// Nobody is left in the group, and the command had begun or not.
-    pub fn gone(&mut self, has_begun: bool) -> Step {
+    pub(crate) fn gone(&mut self, has_begun: bool) -> Step {
         match self.phase {
             Phase::Running => unreachable!("a group is gone after its leader ended"),
             Phase::Stopping { outcome, .. } | Phase::Killed { outcome, .. } => {
@@ -175,7 +175,7 @@ impl Watch {
     }
 
     /// Looks at the time. Harmless when early.
-    pub fn alarm(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn alarm(&mut self, now_ns: u64) -> Step {
         match self.phase {
             Phase::Stopping { kill_ns, outcome } if now_ns >= kill_ns => self.kill(now_ns, outcome),
             Phase::Killed { leave_ns, outcome } if now_ns >= leave_ns => Step::Finish(outcome.status(true)),
@@ -184,7 +184,7 @@ impl Watch {
     }
 
     /// The claim is lost, which was last confirmed as of `confirmed_ns`.
-    pub fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
+    pub(crate) fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
         let before_begun = status::of_loss_while_waiting(loss);
         self.is_lost = true;
         match self.phase {

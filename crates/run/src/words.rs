@@ -7,7 +7,7 @@ use super::queue::{Patience, Word};
 
 /// Whose wait it is.
 #[derive(Debug)]
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     pub name: &'a str,
     pub address: &'a str,
     pub patience: Patience,
@@ -15,7 +15,7 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     /// The lock came, to a job that its user has stopped.
-    pub fn passed_on(&self) -> String {
+    pub(crate) fn passed_on(&self) -> String {
         let Self { name, address, .. } = self;
         format!(
             "{name:?} at {address} came free, but this job is stopped: the next in the line has it; trying again once \
@@ -24,7 +24,7 @@ impl Subject<'_> {
     }
 
     /// One line. `now`: when the word came.
-    pub fn tell(&self, word: &Word, now: SystemTime) -> String {
+    pub(crate) fn tell(&self, word: &Word, now: SystemTime) -> String {
         let Self { name, address, .. } = self;
         match word {
             Word::Trouble { error } => {

@@ -22,6 +22,7 @@ pub struct Says<'a> {
     pub subject: &'a str,
     /// Lines of an openssl extension section.
     pub extensions: &'a str,
+    /// The kind of its key.
     pub key: Key,
     /// From and until when, as openssl takes it: `YYYYMMDDhhmmssZ`.
     pub valid: (&'a str, &'a str),
@@ -29,11 +30,16 @@ pub struct Says<'a> {
     pub by: &'a str,
 }
 
+/// A kind of key.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
+    /// EdDSA over Curve25519.
     Ed25519,
+    /// EdDSA over Curve448.
     Ed448,
+    /// ECDSA over P-256.
     P256,
+    /// ECDSA over P-521.
     P521,
     /// With so many bits.
     Rsa(u16),
@@ -76,7 +82,14 @@ organizationName = optional
 commonName = optional
 ";
 
+impl Default for Certificates {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Certificates {
+    /// A folder with `ca`.
     pub fn new() -> Self {
         let all = Self { folder: tempfile::tempdir().unwrap(), signing: Mutex::default() };
         fs::write(all.path("settings"), SETTINGS).unwrap();
@@ -85,10 +98,12 @@ impl Certificates {
         all
     }
 
+    /// The folder.
     pub fn directory(&self) -> &Path {
         self.folder.path()
     }
 
+    /// A file of it.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.path().join(file)
     }

@@ -14,7 +14,14 @@ pub struct Diagnostics {
     _guard: DefaultGuard,
 }
 
+impl Default for Diagnostics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Diagnostics {
+    /// Catches what this thread logs from now on.
     pub fn new() -> Self {
         let log = Arc::default();
         let to = Arc::clone(&log);
@@ -28,6 +35,7 @@ impl Diagnostics {
         Self { log, _second: second, _guard: subscriber::set_default(subscriber) }
     }
 
+    /// The lines so far.
     pub fn lines(&self) -> Vec<String> {
         let log = self.log.lock().unwrap();
         std::str::from_utf8(&log).unwrap().lines().map(str::to_owned).collect()

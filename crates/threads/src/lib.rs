@@ -39,8 +39,10 @@ pub struct Workers(SyncSender<Job>);
 /// Why there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotDone {
+    /// Too many jobs wait for a thread.
     #[error("too many requests at once")]
     Busy,
+    /// The job did; the log says where.
     #[error("an error of the server itself, which its log tells of")]
     Panicked,
 }

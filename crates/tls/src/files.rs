@@ -34,7 +34,7 @@ pub enum FileOf {
 
 /// What is wrong with a file.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub(crate) enum Problem {
     #[error("cannot read it: {0}")]
     Unreadable(io::Error),
     #[error(transparent)]
@@ -115,7 +115,7 @@ impl ClientCa {
     }
 
     /// How many authorities there are; at least one.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

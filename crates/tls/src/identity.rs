@@ -7,7 +7,7 @@ use x509_parser::prelude::FromDer;
 use super::Fault;
 
 /// The longest identity. SPIFFE-ID, section 2.3: an ID is at most 2048 bytes long.
-pub const IDENTITY_BYTES_MAX: usize = 2048;
+pub(crate) const IDENTITY_BYTES_MAX: usize = 2048;
 
 /// Tags of the names in a SubjectAltName (RFC 5280, 4.2.1.6).
 const TAG_DNS_NAME: u32 = 2;

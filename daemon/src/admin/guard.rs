@@ -89,7 +89,7 @@ mod tests {
 
     fn status(target: &str, headers: &[(&str, &str)]) -> u16 {
         let remote: SocketAddr = (Ipv4Addr::LOCALHOST, 4000).into();
-        status_for(Remote::Tcp(remote.into()), target, headers)
+        status_for(Remote::Tcp(remote), target, headers)
     }
 
     /// The status of a request with these headers.

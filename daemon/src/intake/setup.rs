@@ -13,7 +13,6 @@ use super::stream::{Failure, Stream};
 use super::{Admission, Context};
 use crate::capacity::Place;
 use crate::shard::{HandOver, Secured};
-use audit;
 use audit::Peer;
 
 /// Takes one connection from accept to its shard, under what was in force when it was accepted.

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::socket::{Socket, WeakSocket};
 use crate::settings::TLS_CLIENT_CA;
-use tls;
 
 /// Read at once of what comes in the clear: room for the longest ACQUIRE and for some heartbeats that come glued to it.
 const READ_BYTES: usize = 320;
@@ -48,7 +47,7 @@ pub(super) enum Failure {
 fn explained(fault: &tls::Fault) -> String {
     match fault {
         tls::Fault::NoTls => format!("{fault}: monolock run needs --tls-ca"),
-        _ if fault.is_of_authorities() => format!("{fault} ({})", TLS_CLIENT_CA.flag),
+        _ if fault.is_of_authorities() => format!("{fault} ({})", TLS_CLIENT_CA.flag.name),
         _ => fault.to_string(),
     }
 }

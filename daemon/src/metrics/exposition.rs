@@ -14,7 +14,6 @@ use super::names::{CODES, Count, Level};
 use super::{IntakeCounters, Published};
 use crate::reload::{Part, ReloadStatus};
 use audit::Dropped;
-use logging;
 
 const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);
 

@@ -7,31 +7,26 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use cli::values::{empty_or, path, path_or_dash, positive_duration};
-use cli::{AdminAddress, Given, HostName, ListenAddress, Mistake, Reader, Setting};
+use cli::{AdminAddress, Flag, FlagSet, Flags, Given, HostName, ListenAddress, Mistake, Reader};
 use logging::{LogFormat, LogLevel};
 use tls::FileOf;
 
-#[cfg(test)]
-pub(crate) use table::SETTINGS;
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
-    SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, Table,
+    SHARDS, Server, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, Table,
 };
-use values::{log_format, log_level, shard_count};
 
 /// Every setting that has a variable: the server's and those of `monolock run`.
-pub(crate) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
-    table::SETTINGS.iter().chain(&run::SETTINGS).copied()
+pub(crate) fn all() -> impl Iterator<Item = &'static Flag> + Clone {
+    Server::FLAGS.iter().chain(run::Run::FLAGS).copied()
 }
 
 /// The flag that names a file of TLS.
 pub(crate) fn tls_flag(file: FileOf) -> &'static str {
     match file {
-        FileOf::Certificate => TLS_CERT.flag,
-        FileOf::Key => TLS_KEY.flag,
-        FileOf::ClientCa => TLS_CLIENT_CA.flag,
+        FileOf::Certificate => TLS_CERT.flag.name,
+        FileOf::Key => TLS_KEY.flag.name,
+        FileOf::ClientCa => TLS_CLIENT_CA.flag.name,
     }
 }
 
@@ -82,37 +77,8 @@ pub(crate) struct ClientCaSettings {
     pub(crate) acl_file: Option<PathBuf>,
 }
 
-/// The server's flags, as given. What follows a flag is its value, also when it begins with a dash: so a mistake in it is
-/// reported under the flag's name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-pub(crate) struct ServeArgs {
-    #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = LISTEN.meaning)]
-    listen: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = OPS_LISTEN.meaning)]
-    ops_listen: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "ADDRESS", help = ADMIN_LISTEN.meaning)]
-    admin_listen: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "NAMES", help = ADMIN_HOST.meaning)]
-    admin_host: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = TLS_CERT.meaning)]
-    tls_cert: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = TLS_KEY.meaning)]
-    tls_key: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = TLS_CLIENT_CA.meaning)]
-    tls_client_ca: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = ACL_FILE.meaning)]
-    acl_file: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "FILE", help = AUDIT_LOG.meaning)]
-    audit_log: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "DURATION", help = IO_TIMEOUT.meaning)]
-    io_timeout: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "LEVEL", help = LOG_LEVEL.meaning)]
-    log_level: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "FORMAT", help = LOG_FORMAT.meaning)]
-    log_format: Option<String>,
-    #[arg(long, allow_hyphen_values = true, value_name = "COUNT", help = SHARDS.meaning)]
-    shards: Option<String>,
-}
+/// The server's flags, as given.
+pub(crate) type ServeArgs = Flags<Server>;
 
 /// The settings as they were read, and everything that is wrong with them.
 #[derive(Debug)]
@@ -127,15 +93,15 @@ pub(crate) struct Reading {
 impl Reading {
     /// Reads flags, and variables as `variable` knows them.
     pub(crate) fn new(args: &ServeArgs, variable: impl Fn(&str) -> Option<String>) -> Self {
-        let mut reader = Reader::new(variable);
-        let settings = ServeSettings::read(args, &mut reader);
-        reader.check_needs(&table::NEEDS);
-        Self { given: reader.given, mistakes: reader.mistakes, settings }
+        let mut reader = Reader::new(args, variable);
+        let settings = ServeSettings::read(&mut reader);
+        let (given, mistakes) = reader.finish();
+        Self { given, mistakes, settings }
     }
 
     /// What a setting was given as.
-    pub(crate) fn given(&self, setting: &Setting) -> &Given {
-        self.given.iter().find(|given| given.setting == setting).expect("every setting is read")
+    pub(crate) fn given(&self, flag: &Flag) -> &Given {
+        self.given.iter().find(|given| given.flag == flag).expect("every setting is read")
     }
 
     /// The settings.
@@ -153,26 +119,26 @@ impl Reading {
 
 impl ServeSettings {
     /// In the order of the table, so that mistakes are told in it.
-    fn read(args: &ServeArgs, reader: &mut Reader<impl Fn(&str) -> Option<String>>) -> Self {
-        let listen = reader.read(&LISTEN, args.listen.as_ref(), str::parse);
-        let ops_listen = reader.read(&OPS_LISTEN, args.ops_listen.as_ref(), empty_or(str::parse));
-        let admin_listen = reader.read(&ADMIN_LISTEN, args.admin_listen.as_ref(), empty_or(str::parse));
-        let hosts = reader.read(&ADMIN_HOST, args.admin_host.as_ref(), HostName::list);
-        let cert = reader.read(&TLS_CERT, args.tls_cert.as_ref(), empty_or(path));
-        let key = reader.read(&TLS_KEY, args.tls_key.as_ref(), empty_or(path));
-        let client_ca = reader.read(&TLS_CLIENT_CA, args.tls_client_ca.as_ref(), empty_or(path));
-        let acl_file = reader.read(&ACL_FILE, args.acl_file.as_ref(), empty_or(path));
+    fn read(reader: &mut Reader<'_, Server, impl Fn(&str) -> Option<String>>) -> Self {
+        let listen = reader.read(&LISTEN);
+        let ops_listen = reader.read(&OPS_LISTEN);
+        let admin_listen = reader.read(&ADMIN_LISTEN);
+        let hosts = reader.read(&ADMIN_HOST);
+        let cert = reader.read(&TLS_CERT);
+        let key = reader.read(&TLS_KEY);
+        let client_ca = reader.read(&TLS_CLIENT_CA);
+        let acl_file = reader.read(&ACL_FILE);
         let client_ca = client_ca.map(|file| ClientCaSettings { file, acl_file });
         Self {
             listen,
             ops_listen,
             admin: admin_listen.map(|listen| AdminSettings { listen, hosts }),
             tls: cert.zip(key).map(|(cert, key)| TlsSettings { cert, key, client_ca }),
-            audit_log: reader.read(&AUDIT_LOG, args.audit_log.as_ref(), empty_or(path_or_dash)),
-            io_timeout: reader.read(&IO_TIMEOUT, args.io_timeout.as_ref(), positive_duration),
-            log_level: reader.read(&LOG_LEVEL, args.log_level.as_ref(), log_level),
-            log_format: reader.read(&LOG_FORMAT, args.log_format.as_ref(), log_format),
-            shards: reader.read(&SHARDS, args.shards.as_ref(), empty_or(shard_count)),
+            audit_log: reader.read(&AUDIT_LOG),
+            io_timeout: reader.read(&IO_TIMEOUT),
+            log_level: reader.read(&LOG_LEVEL),
+            log_format: reader.read(&LOG_FORMAT),
+            shards: reader.read(&SHARDS),
         }
     }
 }
@@ -188,8 +154,9 @@ mod tests {
         Reading::new(&args, variable).settings().map_err(|mistake| mistake.to_string())
     }
 
-    fn some(text: &str) -> Option<String> {
-        Some(text.into())
+    /// Flags as they may be given.
+    fn given(flags: &[(&'static Flag, &str)]) -> ServeArgs {
+        flags.iter().fold(ServeArgs::default(), |args, (flag, text)| args.with(flag, text))
     }
 
     #[test]
@@ -212,7 +179,7 @@ mod tests {
     #[test]
     fn a_flag_beats_a_variable_and_a_variable_beats_the_default() {
         let variables = [("MONOLOCK_IO_TIMEOUT", "250ms"), ("MONOLOCK_SHARDS", "3")];
-        let args = ServeArgs { io_timeout: some("1m30s"), ..Default::default() };
+        let args = given(&[(&IO_TIMEOUT.flag, "1m30s")]);
         let settings = resolve(args, &variables).unwrap();
         assert_eq!(settings.io_timeout, Duration::from_secs(90));
         assert_eq!(settings.shards.map(NonZeroUsize::get), Some(3));
@@ -220,19 +187,19 @@ mod tests {
 
     #[test]
     fn an_empty_variable_is_unset_and_an_empty_flag_turns_off_what_can_be_off() {
-        let empty = SETTINGS.map(|setting| (setting.variable, ""));
+        let empty: Vec<_> = Server::FLAGS.iter().map(|flag| (flag.variable, "")).collect();
         assert_eq!(resolve(ServeArgs::default(), &empty), resolve(ServeArgs::default(), &[]));
 
-        let args = ServeArgs { ops_listen: some(""), ..Default::default() };
+        let args = given(&[(&OPS_LISTEN.flag, "")]);
         let settings = resolve(args, &[("MONOLOCK_OPS_LISTEN_ADDRESS", ":9090")]).unwrap();
         assert_eq!(settings.ops_listen, None);
-        let args = ServeArgs { listen: some(""), ..Default::default() };
+        let args = given(&[(&LISTEN.flag, "")]);
         assert!(resolve(args, &[]).unwrap_err().starts_with("-listen: invalid value \"\": "));
     }
 
     #[test]
     fn an_invalid_value_is_reported_under_the_name_it_was_given() {
-        let args = ServeArgs { io_timeout: some("0"), ..Default::default() };
+        let args = given(&[(&IO_TIMEOUT.flag, "0")]);
         let error = "-io-timeout: invalid value \"0\": the duration must be positive";
         assert_eq!(resolve(args, &[]), Err(error.into()));
         for (variable, value) in [
@@ -256,16 +223,15 @@ mod tests {
 
     #[test]
     fn settings_that_belong_together_come_together() {
-        let all = ServeArgs {
-            admin_listen: some("unix:/run/admin.sock"),
-            admin_host: some("Locks.Example"),
-            tls_cert: some("cert"),
-            tls_key: some("key"),
-            tls_client_ca: some("ca"),
-            acl_file: some("acl"),
-            audit_log: some("-"),
-            ..Default::default()
-        };
+        let all = given(&[
+            (&ADMIN_LISTEN.flag, "unix:/run/admin.sock"),
+            (&ADMIN_HOST.flag, "Locks.Example"),
+            (&TLS_CERT.flag, "cert"),
+            (&TLS_KEY.flag, "key"),
+            (&TLS_CLIENT_CA.flag, "ca"),
+            (&ACL_FILE.flag, "acl"),
+            (&AUDIT_LOG.flag, "-"),
+        ]);
         let settings = resolve(all.clone(), &[]).unwrap();
         let hosts = vec!["locks.example".parse().unwrap()];
         let listen = AdminAddress::Unix("/run/admin.sock".into());
@@ -275,7 +241,7 @@ mod tests {
         assert_eq!(settings.tls, Some(tls));
         assert_eq!(settings.audit_log.as_deref(), Some("-"));
 
-        let plain = ServeArgs { tls_client_ca: None, acl_file: None, ..all };
+        let plain = all.with(&TLS_CLIENT_CA.flag, "").with(&ACL_FILE.flag, "");
         assert_eq!(resolve(plain, &[]).unwrap().tls.unwrap().client_ca, None);
     }
 
@@ -299,10 +265,10 @@ mod tests {
         ] {
             assert_eq!(resolve(ServeArgs::default(), variables), Err(line.to_owned()));
         }
-        let args = ServeArgs { acl_file: some("acl"), ..Default::default() };
+        let args = given(&[(&ACL_FILE.flag, "acl")]);
         assert_eq!(resolve(args, &[]), Err("-acl-file needs -tls-client-ca as well".to_owned()));
         // An empty flag unsets its variable.
-        let args = ServeArgs { tls_key: some(""), ..Default::default() };
+        let args = given(&[(&TLS_KEY.flag, "")]);
         let both = [("MONOLOCK_TLS_CERT", "c"), ("MONOLOCK_TLS_KEY", "k")];
         assert_eq!(
             resolve(args, &both),
@@ -312,19 +278,47 @@ mod tests {
 
     #[test]
     fn every_mistake_is_found_once() {
-        let args = ServeArgs {
-            listen: some("nowhere"),
-            tls_cert: some("\u{fffd}"),
-            tls_key: some("key"),
-            acl_file: some("acl"),
-            shards: some("0"),
-            ..Default::default()
-        };
+        let args = given(&[
+            (&LISTEN.flag, "nowhere"),
+            (&TLS_CERT.flag, "\u{fffd}"),
+            (&TLS_KEY.flag, "key"),
+            (&ACL_FILE.flag, "acl"),
+            (&SHARDS.flag, "0"),
+        ]);
         let mistakes = Reading::new(&args, |_| None).mistakes;
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         let starts = ["-listen: ", "-tls-cert: ", "-shards: ", "-acl-file needs"];
         assert_eq!(lines.len(), starts.len(), "{lines:#?}");
         assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{lines:#?}");
+    }
+
+    /// The cells of README's tables that begin with a flag.
+    fn documented() -> Vec<Vec<String>> {
+        let readme = include_str!("../../../README.md");
+        let rows = readme.lines().filter(|line| line.starts_with("| `-") && line.contains("MONOLOCK_"));
+        rows.map(|row| row.split('|').map(|cell| cell.trim().replace('`', "")).collect()).collect()
+    }
+
+    #[test]
+    fn readme_has_each_flag_with_its_variable_and_its_default_and_no_other() {
+        let documented = documented();
+        let words = |cell: &str| cell.split(", ").map(str::to_owned).collect::<Vec<_>>();
+        let rows: Vec<(String, String, String)> = documented
+            .iter()
+            .flat_map(|row| {
+                let (flags, variables) = (words(&row[1]), words(&row[2]));
+                assert_eq!(flags.len(), variables.len(), "{row:?}");
+                flags.into_iter().zip(variables).map(|(flag, variable)| (flag, variable, row[3].clone()))
+            })
+            .collect();
+        for flag in all() {
+            let row = rows.iter().find(|(name, variable, _)| name == flag.name && variable == flag.variable);
+            let (_, _, default) = row.unwrap_or_else(|| panic!("README has no row for {}", flag.name));
+            if !flag.default.is_empty() {
+                assert_eq!(default, flag.default, "{}", flag.name);
+            }
+        }
+        assert_eq!(rows.len(), all().count(), "{rows:#?}");
     }
 
     #[test]

@@ -25,7 +25,10 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
     }
 }
 
-pub(super) fn shard_count(text: &str) -> Result<NonZeroUsize, String> {
+pub(super) fn shard_count(text: &str) -> Result<Option<NonZeroUsize>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
     let count = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= SHARDS_MAX);
-    count.ok_or_else(|| format!("a number from 1 to {SHARDS_MAX} is expected"))
+    count.map(Some).ok_or_else(|| format!("a number from 1 to {SHARDS_MAX} is expected"))
 }

@@ -7,7 +7,6 @@ use tracing::debug;
 
 use super::Secured;
 use super::worker::Worker;
-use tls;
 
 /// Buffers between the reactor and TLS, kept for their memory.
 #[derive(Debug, Default)]

@@ -193,7 +193,7 @@ fn text(name: &str) -> String {
 
 /// How many authorities are in a bundle, or what is wrong with it.
 fn authorities(name: &str) -> Result<usize, String> {
-    let loaded = ClientCa::load(&FILES.path(name)).map(|authorities| authorities.len());
+    let loaded = ClientCa::load(&FILES.path(name)).map(|authorities| authorities.count());
     let before = format!("{}: ", FILES.path(name).display());
     loaded.map_err(|error| error.to_string().strip_prefix(&before).expect("the file comes first").to_owned())
 }

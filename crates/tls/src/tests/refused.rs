@@ -131,7 +131,7 @@ fn every_authority_in_the_file_vouches_by_itself() {
     let both = ["ca.pem", "other-ca.pem"].map(|file| std::fs::read(FILES.path(file)).unwrap()).concat();
     std::fs::write(FILES.path("both.pem"), both).unwrap();
     let both = crate::ClientCa::load(&FILES.path("both.pem")).unwrap();
-    assert_eq!(both.len(), 2);
+    assert_eq!(both.count(), 2);
     let config = Config::new(&certificate("server"), Some(&both)).unwrap();
     for name in ["client", "of-other-ca"] {
         Pair::established(&client(VERSIONS[1], Some(name)), &config);

@@ -16,9 +16,7 @@ use addresses::Addresses;
 
 use crate::acl;
 use crate::commands::{fail, unknown_variables};
-use crate::settings::{
-    ACL_FILE, ADMIN_LISTEN, AUDIT_LOG, LISTEN, OPS_LISTEN, Reading, SHARDS, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
-};
+use crate::settings::{Reading, SHARDS, TLS_CERT, TLS_KEY};
 use crate::{capacity, clock, server};
 use cli::{AdminAddress, Given, Origin};
 use logging::escape::escaped;
@@ -61,14 +59,14 @@ impl Report {
         report.mistakes.extend(reading.mistakes.iter().map(ToString::to_string));
         let mut addresses = Addresses::default();
         for given in &reading.given {
-            let flag = given.setting.flag;
+            let flag = given.flag.name;
             match found(given, reading, now_unix_s, &mut addresses).await {
                 None => {}
                 Some(Ok(found)) => report.lines.push(escaped(&format!("{flag} {}: {found}", given.text))),
                 Some(Err(mistake)) => report.mistakes.push(mistake),
             }
         }
-        let shards = reading.given(&SHARDS);
+        let shards = reading.given(&SHARDS.flag);
         match machine(server::shard_count(shards.text.parse().ok().filter(|_| shards.is_valid))) {
             Ok(found) => report.lines.push(found),
             Err(mistake) => report.mistakes.push(mistake),
@@ -85,11 +83,13 @@ fn setting(given: &Given) -> String {
         Origin::Default => "default",
     };
     let value = match given.text.as_str() {
-        "" if *given.setting == SHARDS => format!("{} (one for each usable CPU)", server::shard_count(None)),
+        "" if *given.flag == SHARDS.flag => {
+            format!("{} (one for each usable CPU)", server::shard_count(None))
+        }
         "" => "(none)".to_owned(),
         text => text.to_owned(),
     };
-    escaped(&format!("{:<14} {origin:<8} {value}", given.setting.flag))
+    escaped(&format!("{:<14} {origin:<8} {value}", given.flag.name))
 }
 
 /// What a setting's value stands for, or what is wrong with that; `None` where there is nothing to look at.
@@ -100,39 +100,39 @@ async fn found(
     addresses: &mut Addresses,
 ) -> Option<Result<String, String>> {
     const PARSED: &str = "a valid value was parsed before";
-    let (flag, text) = (given.setting.flag, given.text.as_str());
+    let (flag, text) = (given.flag.name, given.text.as_str());
     if text.is_empty() || !given.is_valid {
         return None;
     }
     let path = Path::new(text);
     let under_flag = |problem: String| format!("{flag} {text}: {problem}");
-    Some(match *given.setting {
-        LISTEN | OPS_LISTEN => {
+    Some(match flag {
+        "-listen" | "-ops-listen" => {
             addresses.look(format!("{flag} {text}"), &text.parse().expect(PARSED)).await.map_err(under_flag)
         }
-        ADMIN_LISTEN => match text.parse().expect(PARSED) {
+        "-admin-listen" => match text.parse().expect(PARSED) {
             AdminAddress::Tcp(address) => {
                 addresses.look(format!("{flag} {text}"), &address).await.map_err(under_flag)
             }
             AdminAddress::Unix(path) => place::of_socket(&path).map_err(under_flag),
         },
-        TLS_CERT => {
-            let key = reading.given(&TLS_KEY);
+        "-tls-cert" => {
+            let key = reading.given(&TLS_KEY.flag);
             if key.text.is_empty() || !key.is_valid {
                 return None;
             }
             certificate(path, Path::new(&key.text), now_unix_s)
         }
-        TLS_CLIENT_CA => match ClientCa::load(path) {
-            Ok(authorities) => Ok(count(authorities.len(), "authority", "authorities")),
+        "-tls-client-ca" => match ClientCa::load(path) {
+            Ok(authorities) => Ok(count(authorities.count(), "authority", "authorities")),
             Err(error) => Err(format!("{flag} {error}")),
         },
-        ACL_FILE => match acl::load(path) {
+        "-acl-file" => match acl::load(path) {
             Ok(acl) => Ok(count(acl.len(), "rule", "rules")),
             Err(error) => Err(format!("{flag} {error}")),
         },
-        AUDIT_LOG if text == "-" => Ok("standard output".to_owned()),
-        AUDIT_LOG => place::of_log(path).map_err(under_flag),
+        "-audit-log" if text == "-" => Ok("standard output".to_owned()),
+        "-audit-log" => place::of_log(path).map_err(under_flag),
         _ => return None,
     })
 }
@@ -153,7 +153,10 @@ fn certificate(cert: &Path, key: &Path, now_unix_s: i64) -> Result<String, Strin
     match certificate.doubt(now_unix_s) {
         Some(doubt) => {
             let cert = cert.display();
-            Err(format!("{} {cert}: clients refuse the certificate: {doubt}: {description}", TLS_CERT.flag))
+            Err(format!(
+                "{} {cert}: clients refuse the certificate: {doubt}: {description}",
+                TLS_CERT.flag.name
+            ))
         }
         None => Ok(description.to_owned()),
     }

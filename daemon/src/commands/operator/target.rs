@@ -9,7 +9,7 @@ pub(super) fn resolve(
     flag: Option<&AdminAddress>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<AdminAddress, Problem> {
-    let name = ADMIN_LISTEN.variable;
+    let name = ADMIN_LISTEN.flag.variable;
     let address = match (flag, variable(name).filter(|value| !value.is_empty())) {
         (Some(address), _) => address.clone(),
         (None, Some(value)) => value

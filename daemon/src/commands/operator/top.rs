@@ -97,7 +97,7 @@ async fn look(api: &Client, args: &TopArgs, rows: usize) -> Result<Look, Problem
     let about = api.about().await?;
     api.each_page(None, |locks| {
         ranking.add(locks);
-        Ok(())
+        Ok::<_, Problem>(())
     })
     .await?;
     Ok(Look { about, ranking })
