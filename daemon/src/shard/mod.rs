@@ -6,6 +6,7 @@
 mod questions;
 pub(crate) mod seen;
 mod trail;
+mod view;
 mod wire;
 mod worker;
 

@@ -16,7 +16,6 @@ use reactor::Waker;
 
 use super::Owners;
 use super::seen::{Described, Holder, NotReleased, Slice, Waiter};
-use super::worker::Worker;
 
 /// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
 /// its askers have given up.
@@ -25,28 +24,53 @@ const WAITING_MAX: usize = 64;
 /// How long a question waits to be taken: five times as long as a shard may go without a turn before it counts as hung.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// A question on its way.
-pub(super) struct Question {
-    claim: Claim,
-    /// Answers it, on the shard's thread.
-    pub(super) answer: Box<dyn FnOnce(&mut Worker) + Send>,
+/// What a shard can be asked, and what it can be told to do. It does all of it in one place: `Worker::answer`.
+pub(super) enum Question {
+    /// How many sessions and locks there are.
+    Counts(Reply<Counts>),
+    /// The names of a part of the locks.
+    Names { from: u32, reply: Reply<Slice<Arc<str>>> },
+    /// What there is to see of these locks.
+    Describe { names: Vec<Arc<str>>, reply: Reply<Vec<Described>> },
+    /// Who waits for any of these locks, from a part of the sessions.
+    Waiters { of: Arc<HashSet<Arc<str>>>, from: u32, reply: Reply<Slice<(Arc<str>, Waiter)>> },
+    /// The administrator takes a lock from its holder; if there is a token, only from the holder that has it.
+    ForceRelease { name: String, of: Option<Token>, reply: Reply<Result<Holder, NotReleased>> },
+    /// The administrator removes a waiter.
+    Kick { session: SessionId, reply: Reply<Option<Waiter>> },
 }
 
-impl Question {
-    /// Whether it is to be answered: not when its asker has given up.
-    pub(super) fn take(&self) -> bool {
-        self.claim.make()
+/// Where an answer goes.
+pub(super) struct Reply<T>(SyncSender<T>);
+
+impl<T> Reply<T> {
+    /// An asker that gave up meanwhile needs no answer.
+    pub(super) fn send(self, answer: T) {
+        let _ = self.0.send(answer);
     }
 }
 
-/// Made once: by the shard that takes a question or by the asker that gives up, so that an action that failed is not done
+/// A question on its way.
+pub(super) struct Asked {
+    turn: Once,
+    question: Question,
+}
+
+impl Asked {
+    /// The question, if it is to be answered: not when its asker has given up.
+    pub(super) fn take(self) -> Option<Question> {
+        self.turn.is_first().then_some(self.question)
+    }
+}
+
+/// Passed once: by the shard that takes a question or by the asker that gives up, so that an action that failed is not done
 /// after all.
 #[derive(Debug, Clone, Default)]
-struct Claim(Arc<AtomicBool>);
+struct Once(Arc<AtomicBool>);
 
-impl Claim {
+impl Once {
     /// Whether this is the first.
-    fn make(&self) -> bool {
+    fn is_first(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
 }
@@ -55,7 +79,7 @@ impl Claim {
 #[derive(Clone)]
 pub(crate) struct Questions {
     owners: Owners,
-    inboxes: Vec<(SyncSender<Question>, Waker)>,
+    inboxes: Vec<(SyncSender<Asked>, Waker)>,
 }
 
 /// Why a shard did not answer.
@@ -70,7 +94,7 @@ pub(crate) enum NoAnswer {
 }
 
 /// A shard's inbox for questions.
-pub(super) fn inbox() -> (SyncSender<Question>, Receiver<Question>) {
+pub(super) fn inbox() -> (SyncSender<Asked>, Receiver<Asked>) {
     mpsc::sync_channel(WAITING_MAX)
 }
 
@@ -80,7 +104,7 @@ impl Questions {
     }
 
     /// Adds the next shard.
-    pub(super) fn add(&mut self, inbox: SyncSender<Question>, waker: Waker) {
+    pub(super) fn add(&mut self, inbox: SyncSender<Asked>, waker: Waker) {
         self.inboxes.push((inbox, waker));
     }
 
@@ -95,18 +119,18 @@ impl Questions {
 
     /// How many sessions and locks there are.
     pub(crate) fn counts(&self, shard: usize) -> Result<Counts, NoAnswer> {
-        self.ask(shard, |worker| worker.counts())
+        self.ask(shard, Question::Counts)
     }
 
     /// The names of a part of a shard's locks.
     pub(crate) fn names(&self, shard: usize, from: u32) -> Result<Slice<Arc<str>>, NoAnswer> {
-        self.ask(shard, move |worker| worker.names(from))
+        self.ask(shard, |reply| Question::Names { from, reply })
     }
 
     /// What there is to see of locks of one shard, in their order. Stops early, but not before the first, when there is much
     /// to see: then the answer is shorter than `names`.
     pub(crate) fn describe(&self, shard: usize, names: Vec<Arc<str>>) -> Result<Vec<Described>, NoAnswer> {
-        self.ask(shard, move |worker| worker.describe(&names))
+        self.ask(shard, |reply| Question::Describe { names, reply })
     }
 
     /// Who waits for any of the locks `of`, with its name, from a part of a shard's sessions; in no order.
@@ -116,8 +140,7 @@ impl Questions {
         of: &Arc<HashSet<Arc<str>>>,
         from: u32,
     ) -> Result<Slice<(Arc<str>, Waiter)>, NoAnswer> {
-        let of = Arc::clone(of);
-        self.ask(shard, move |worker| worker.waiters(&of, from))
+        self.ask(shard, |reply| Question::Waiters { of: Arc::clone(of), from, reply })
     }
 
     /// Takes a lock from its holder; if there is a token, only from the holder that has it. Who that was.
@@ -126,32 +149,26 @@ impl Questions {
         name: &str,
         of: Option<Token>,
     ) -> Result<Result<Holder, NotReleased>, NoAnswer> {
-        let owned = name.to_owned();
-        self.ask(self.shard_of(name), move |worker| worker.force_release(&owned, of))
+        let shard = self.shard_of(name);
+        self.ask(shard, |reply| Question::ForceRelease { name: name.to_owned(), of, reply })
     }
 
     /// Removes a session that waits for this lock. Who that was; `None` if it does not wait any more.
     pub(crate) fn kick(&self, name: &str, session: SessionId) -> Result<Option<Waiter>, NoAnswer> {
-        self.ask(self.shard_of(name), move |worker| worker.kick(session))
+        self.ask(self.shard_of(name), |reply| Question::Kick { session, reply })
     }
 
-    fn ask<T: Send + 'static>(
-        &self,
-        shard: usize,
-        question: impl FnOnce(&mut Worker) -> T + Send + 'static,
-    ) -> Result<T, NoAnswer> {
+    fn ask<T>(&self, shard: usize, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, NoAnswer> {
         let (reply, answer) = mpsc::sync_channel(1);
-        // An asker that gave up meanwhile needs no answer.
-        let answer_it = move |worker: &mut Worker| drop(reply.send(question(worker)));
-        let claim = Claim::default();
+        let turn = Once::default();
         let (inbox, waker) = &self.inboxes[shard];
-        let question = Question { claim: claim.clone(), answer: Box::new(answer_it) };
+        let question = Asked { turn: turn.clone(), question: question(Reply(reply)) };
         inbox.try_send(question).map_err(|error| match error {
             TrySendError::Full(_) => NoAnswer::Full(shard),
             TrySendError::Disconnected(_) => NoAnswer::Gone,
         })?;
         waker.wake();
-        match wait(&answer, &claim, TAKEN_WITHIN) {
+        match wait(&answer, &turn, TAKEN_WITHIN) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => Err(NoAnswer::Late(shard)),
             Err(RecvTimeoutError::Disconnected) => Err(NoAnswer::Gone),
@@ -160,9 +177,9 @@ impl Questions {
 }
 
 /// Waits for the answer to a question that must be taken within a time; one that is taken is answered.
-fn wait<T>(answer: &Receiver<T>, claim: &Claim, taken_within: Duration) -> Result<T, RecvTimeoutError> {
+fn wait<T>(answer: &Receiver<T>, turn: &Once, taken_within: Duration) -> Result<T, RecvTimeoutError> {
     match answer.recv_timeout(taken_within) {
-        Err(RecvTimeoutError::Timeout) if !claim.make() => Ok(answer.recv()?),
+        Err(RecvTimeoutError::Timeout) if !turn.is_first() => Ok(answer.recv()?),
         answered => answered,
     }
 }
@@ -174,6 +191,11 @@ mod tests {
 
     use super::*;
 
+    fn question(turn: Once) -> Asked {
+        let (reply, _) = mpsc::sync_channel(1);
+        Asked { turn, question: Question::Counts(Reply(reply)) }
+    }
+
     #[test]
     fn a_question_to_a_full_inbox_or_to_a_shard_that_is_gone_fails_at_once() {
         let reactor = reactor::Reactor::<()>::new(reactor::Config::default()).unwrap();
@@ -181,8 +203,7 @@ mod tests {
         let (ask, asked) = inbox();
         questions.add(ask.clone(), reactor.waker());
         for _ in 0..WAITING_MAX {
-            let waiting = Question { claim: Claim::default(), answer: Box::new(|_| ()) };
-            assert!(ask.try_send(waiting).is_ok());
+            assert!(ask.try_send(question(Once::default())).is_ok());
         }
         assert_eq!(questions.counts(0).unwrap_err(), NoAnswer::Full(0));
         drop(asked);
@@ -192,20 +213,20 @@ mod tests {
     #[test]
     fn an_asker_that_gives_up_is_not_served_after_all_and_one_that_is_being_served_does_not_give_up() {
         const SHORT: Duration = Duration::from_millis(1);
-        let claim = Claim::default();
+        let turn = Once::default();
         let (_reply, answer) = mpsc::sync_channel::<()>(1);
-        assert_eq!(wait(&answer, &claim, SHORT), Err(RecvTimeoutError::Timeout));
-        assert!(!Question { claim, answer: Box::new(|_| ()) }.take());
+        assert_eq!(wait(&answer, &turn, SHORT), Err(RecvTimeoutError::Timeout));
+        assert!(question(turn).take().is_none());
 
-        let question = Question { claim: Claim::default(), answer: Box::new(|_| ()) };
-        let claim = question.claim.clone();
+        let turn = Once::default();
+        let question = question(turn.clone());
         let (reply, answer) = mpsc::sync_channel(1);
-        assert!(question.take());
+        assert!(question.take().is_some());
         let slow = thread::spawn(move || {
             thread::sleep(20 * SHORT);
             reply.send("done").unwrap();
         });
-        assert_eq!(wait(&answer, &claim, SHORT), Ok("done"));
+        assert_eq!(wait(&answer, &turn, SHORT), Ok("done"));
         slow.join().unwrap();
     }
 }

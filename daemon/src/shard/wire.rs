@@ -1,71 +1,110 @@
-//! What goes over a session's connection, plain or through TLS: the lock table knows no difference.
+//! The shard's connections and what goes over them, plain or through TLS: the lock table knows no difference.
 
-use locks::{Reason, SessionId};
-use protocol::{ErrorCode, ErrorFrame, decode_session};
-use reactor::Key;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use audit::Peer;
+use locks::SessionId;
+use protocol::{ErrorCode, ErrorFrame, SessionInput, decode_session};
+use reactor::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
+use tracing::field::{DisplayValue, display};
 
 use super::Secured;
-use super::worker::Worker;
+use super::seen::Who;
+
+/// What the shard knows of a connection besides its socket.
+#[derive(Debug)]
+struct Line {
+    /// Set as soon as the lock table has taken the claim, before anything that comes over the connection is looked at.
+    session: Option<SessionId>,
+    peer: Peer,
+    /// In a box, so that a plain connection pays a pointer for it.
+    secured: Option<Box<Secured>>,
+}
+
+/// The connections of a shard.
+pub(super) struct Wire {
+    reactor: Reactor<Line>,
+    buffers: Buffers,
+}
 
 /// Buffers between the reactor and TLS, kept for their memory.
 #[derive(Debug, Default)]
-pub(super) struct Buffers {
+struct Buffers {
     /// Input that is decrypted, or output that is not encrypted yet.
     plaintext: Vec<u8>,
     /// Encrypted output.
     records: Vec<u8>,
 }
 
-impl Buffers {
-    /// Decrypts what came, a heartbeat most of the time, and makes what TLS itself answers.
-    pub(super) fn receive(&mut self, secured: &mut Secured, bytes: &[u8]) -> Received {
-        self.plaintext.clear();
-        self.records.clear();
-        match secured.tls.receive(bytes, &mut self.plaintext, &mut self.records) {
-            Err(fault) => Received::Broken(fault),
-            Ok(()) if secured.tls.is_closed_by_peer() => Received::Closed,
-            Ok(()) => Received::Whole,
+/// What came.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// Somebody woke the shard.
+    Woken,
+    /// A session's bytes, understood. They are its last ones where its TLS stream has ended, in order or not: the connection
+    /// is gone then, as after FIN or RST.
+    Input { key: Key, session: SessionId, input: SessionInput, is_last: bool },
+    /// A connection ended. Its session is over, or must be.
+    Ended { key: Key, session: Option<SessionId>, how: Ended },
+}
+
+impl Wire {
+    pub(super) fn new(config: reactor::Config) -> Result<Self, reactor::Unavailable> {
+        Ok(Self { reactor: Reactor::new(config)?, buffers: Buffers::default() })
+    }
+
+    /// Takes a connection in.
+    pub(super) fn insert(
+        &mut self,
+        socket: OwnedFd,
+        peer: Peer,
+        secured: Option<Box<Secured>>,
+    ) -> io::Result<Key> {
+        self.reactor.insert(socket, Line { session: None, peer, secured })
+    }
+
+    /// The session of a connection, if its claim was taken.
+    pub(super) fn session(&self, key: Key) -> Option<SessionId> {
+        self.reactor.get(key).and_then(|line| line.session)
+    }
+
+    /// The connection's claim has been taken.
+    pub(super) fn belongs_to(&mut self, key: Key, session: SessionId) {
+        if let Some(line) = self.reactor.get_mut(key) {
+            line.session = Some(session);
         }
     }
-}
 
-/// How TLS goes on after the input in the buffers.
-#[derive(Debug)]
-pub(super) enum Received {
-    Whole,
-    /// The client's close_notify followed.
-    Closed,
-    Broken(tls::Fault),
-}
-
-impl Worker {
-    /// Takes the buffers' input.
-    pub(super) fn received_records(&mut self, key: Key, session: SessionId, how: Received) {
-        self.reactor.send(key, &self.buffers.records);
-        if !self.buffers.plaintext.is_empty() {
-            let input = decode_session(&self.buffers.plaintext);
-            self.received(key, session, input);
-        }
-        match how {
-            Received::Whole => {}
-            Received::Closed => self.leave(key, session),
-            Received::Broken(fault) => {
-                debug!(remote_addr = self.peer(key), %fault, "TLS failed");
-                self.leave(key, session);
+    /// The next thing that came, without waiting.
+    pub(super) fn next(&mut self) -> Option<Arrival> {
+        loop {
+            match self.reactor.next_event()? {
+                Event::Woken => return Some(Arrival::Woken),
+                Event::Received { key, data, bytes } => {
+                    let Some(session) = data.session else { continue };
+                    let (input, is_last) = match &mut data.secured {
+                        None => (decode_session(bytes), false),
+                        Some(secured) => {
+                            let is_last = self.buffers.receive(secured, bytes, data.peer);
+                            self.reactor.send(key, &self.buffers.records);
+                            (decode_session(&self.buffers.plaintext), is_last)
+                        }
+                    };
+                    return Some(Arrival::Input { key, session, input, is_last });
+                }
+                Event::Ended { key, how } => {
+                    return Some(Arrival::Ended { key, session: self.session(key), how });
+                }
             }
         }
     }
 
-    /// The client has ended its TLS stream, in order or not: the connection is gone, as after FIN or RST.
-    pub(super) fn leave(&mut self, key: Key, session: SessionId) {
-        self.end(session, Reason::Graceful);
-        self.finish(key);
-    }
-
     /// Appends a frame, `times` times, to a session's output.
     pub(super) fn send(&mut self, key: Key, frame: &[u8], times: usize) {
-        match self.reactor.get_mut(key).and_then(|connection| connection.secured.as_mut()) {
+        match self.reactor.get_mut(key).and_then(|line| line.secured.as_mut()) {
             None => self.reactor.send_repeated(key, frame, times),
             Some(secured) => {
                 let Buffers { plaintext, records } = &mut self.buffers;
@@ -78,12 +117,12 @@ impl Worker {
         }
     }
 
-    /// Sends an ERROR, and closes.
-    pub(super) fn refuse(&mut self, key: Key, code: ErrorCode) {
+    /// Sends an ERROR, and closes. Whether there was somebody to send it to.
+    pub(super) fn refuse(&mut self, key: Key, code: ErrorCode) -> bool {
         debug!(remote_addr = self.peer(key), %code, reason = code.meaning(), "closed with an ERROR");
-        let Some(connection) = self.reactor.get_mut(key) else { return };
+        let Some(line) = self.reactor.get_mut(key) else { return false };
         let frame = ErrorFrame::new(code);
-        match &mut connection.secured {
+        match &mut line.secured {
             None => self.reactor.close_after(key, &frame),
             Some(secured) => {
                 self.buffers.records.clear();
@@ -92,13 +131,13 @@ impl Worker {
                 self.reactor.close_after(key, &self.buffers.records)
             }
         };
-        self.counters.protocol_error(code);
+        true
     }
 
     /// Closes without an ERROR; in TLS the client is told that the stream is whole.
     pub(super) fn finish(&mut self, key: Key) {
-        let Some(connection) = self.reactor.get_mut(key) else { return };
-        match &mut connection.secured {
+        let Some(line) = self.reactor.get_mut(key) else { return };
+        match &mut line.secured {
             None => self.reactor.close(key),
             Some(secured) => {
                 self.buffers.records.clear();
@@ -106,5 +145,71 @@ impl Worker {
                 self.reactor.close_after(key, &self.buffers.records)
             }
         };
+    }
+
+    /// Closes what ended by itself.
+    pub(super) fn close(&mut self, key: Key) {
+        self.reactor.close(key);
+    }
+
+    /// Sends what was appended, and closes what is to be closed: one system call.
+    pub(super) fn submit(&mut self) {
+        self.reactor.submit().expect("the ring of a running shard works");
+    }
+
+    /// Waits until something comes, at most for `time_max`.
+    pub(super) fn wait(&mut self, time_max: Duration) {
+        self.reactor.wait(Some(time_max)).expect("the ring of a running shard works");
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        self.reactor.waker()
+    }
+
+    /// Whether a connection is read, and not paused because its client does not read.
+    pub(super) fn is_reading(&self, key: Key) -> bool {
+        self.reactor.is_reading(key)
+    }
+
+    /// Whether a connection's own socket holds input that was not taken. Only right after all arrivals were taken.
+    pub(super) fn has_unread(&self, key: Key) -> bool {
+        self.reactor.has_unread(key)
+    }
+
+    /// Connections that wait for their clients to close.
+    pub(super) fn closing(&self) -> usize {
+        self.reactor.closing()
+    }
+
+    /// Descriptors that are open.
+    pub(super) fn descriptors(&self) -> usize {
+        self.reactor.open() + self.reactor.closing()
+    }
+
+    /// The remote address of a connection that is still there, for the log.
+    pub(super) fn peer(&self, key: Key) -> Option<DisplayValue<Peer>> {
+        self.reactor.get(key).map(|line| display(line.peer))
+    }
+
+    /// Who a connection belongs to that is still there.
+    pub(super) fn who(&self, key: Key) -> Option<Who> {
+        let line = self.reactor.get(key)?;
+        let identity = line.secured.as_ref().and_then(|secured| secured.identity.clone());
+        Some(Who { peer: line.peer, identity })
+    }
+}
+
+impl Buffers {
+    /// Decrypts what came, a heartbeat most of the time, and makes what TLS itself answers. Whether it was the last.
+    fn receive(&mut self, secured: &mut Secured, bytes: &[u8], peer: Peer) -> bool {
+        self.plaintext.clear();
+        self.records.clear();
+        match secured.tls.receive(bytes, &mut self.plaintext, &mut self.records) {
+            Ok(()) => secured.tls.is_closed_by_peer(),
+            Err(fault) => {
+                debug!(remote_addr = %peer, %fault, "TLS failed");
+                true
+            }
+        }
     }
 }

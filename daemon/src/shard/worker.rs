@@ -1,26 +1,26 @@
 //! One shard's loop: wait, look at the clocks and the gate, apply what came, and only then look at leases.
-
-mod answers;
+//!
+//! The worker owns everything of the shard. What changes a lock is a [`Decision`], and [`Worker::apply`] is the only place where
+//! the lock table decides: there the effects of one decision are carried out before the next one is made.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
+use audit::{Recorder, What};
 use locks::{Answer, Effect, LOOK_AGAIN_NS, Reason, SessionId, Table, Turn};
-use protocol::{SessionInput, WAITING, acquired, decode_session};
-use reactor::{Ended, Event, Key, Reactor, Waker};
+use protocol::{Acquire, ErrorCode, SessionInput, Token, WAITING, acquired, decode_session};
+use reactor::{Ended, Key, Waker};
 use tracing::debug;
-use tracing::field::{DisplayValue, display};
 
-use super::questions::Question;
-use super::seen::Who;
+use super::questions::{Asked, Question};
+use super::seen::{Holder, NotReleased, Waiter};
 use super::trail::Trail;
-use super::wire::Buffers;
-use super::{HandOver, Secured, Settings, StartError};
+use super::view::View;
+use super::wire::{Arrival, Wire};
+use super::{HandOver, Settings, StartError};
 use crate::clock::{self, WallClock};
 use crate::metrics::{Published, ShardCounters, TurnTimes};
-use audit::Peer;
-use audit::{Recorder, What};
 
 /// The longest sleep: readiness judges a shard by its last published beat and allows one second.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
@@ -47,43 +47,45 @@ const NS_PER_MS: u64 = 1_000_000;
 /// How long clients may take at shutdown to read their ERROR and close.
 const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
 
-/// What the shard knows of a connection besides its socket.
-#[derive(Debug)]
-pub(super) struct Connection {
-    /// Set as soon as the lock table has taken the claim, before any of the connection's events is looked at.
-    session: Option<SessionId>,
-    peer: Peer,
-    /// In a box, so that a plain connection pays a pointer for it.
-    pub(super) secured: Option<Box<Secured>>,
-}
-
-impl Connection {
-    pub(super) fn who(&self) -> Who {
-        let identity = self.secured.as_ref().and_then(|secured| secured.identity.clone());
-        Who { peer: self.peer, identity }
-    }
+/// Something that the lock table decides about.
+enum Decision {
+    /// A connection's claim.
+    Acquire { key: Key, acquire: Acquire },
+    /// So many heartbeats at once.
+    Heartbeats { key: Key, session: SessionId, count: usize },
+    /// A session is over.
+    End { session: SessionId, reason: Reason },
+    /// The local kernel has given a connection up: its client may be alive and believe in its lock until the lease is over.
+    Silence { key: Key, session: SessionId },
+    /// The session's lease is over, and its socket had nothing unread.
+    Expire(SessionId),
+    /// This server may not grant any more: some sessions end.
+    CloseSome(Reason),
+    /// The administrator takes a lock from its holder.
+    ForceRelease(Arc<str>),
+    /// The administrator removes a waiter.
+    Kick(SessionId),
 }
 
 /// A shard, on its own thread.
 pub(super) struct Worker {
     settings: Settings,
-    pub(super) reactor: Reactor<Connection>,
-    pub(super) table: Table<Key>,
+    wire: Wire,
+    table: Table<Key>,
+    trail: Trail,
+    counters: ShardCounters,
     inbox: Receiver<HandOver>,
-    questions: Receiver<Question>,
+    questions: Receiver<Asked>,
     /// No intake can send any more.
     inbox_closed: bool,
     /// Places kept: one for each descriptor that this shard has open, and for those that were closed in this turn.
     places: usize,
-    /// Kept between uses for its memory.
-    pub(super) effects: Vec<Effect<Key>>,
-    pub(super) buffers: Buffers,
-    pub(super) trail: Trail,
+    /// What the decision at hand brought. Kept between uses for its memory.
+    effects: Vec<Effect<Key>>,
     wall_clock: WallClock,
-    pub(super) counters: ShardCounters,
     published: Arc<Published>,
     /// The last look: after the wait, and again for each connection taken in.
-    pub(super) turn: Turn,
+    turn: Turn,
     /// The end of the last turn, CLOCK_MONOTONIC.
     ended_ns: u64,
     /// Work is left for the next turn, which therefore does not sleep.
@@ -97,7 +99,7 @@ impl Worker {
     pub(super) fn new(
         settings: Settings,
         inbox: Receiver<HandOver>,
-        questions: Receiver<Question>,
+        questions: Receiver<Asked>,
         audit: Option<Recorder>,
         published: Arc<Published>,
     ) -> Result<Self, StartError> {
@@ -108,22 +110,21 @@ impl Worker {
             draining_max: settings.capacity.places(),
             ..reactor::Config::default()
         };
-        let reactor = Reactor::new(config)?;
+        let wire = Wire::new(config)?;
         let mut counters = ShardCounters::default();
         // The first beat: the shard is ready, and its first turn may come as late as any other.
         counters.publish(&published, clock::monotonic_ns());
         Ok(Self {
-            reactor,
+            wire,
             table: Table::new(Arc::clone(&settings.tokens)),
+            trail: Trail::new(audit),
+            counters,
             inbox,
             questions,
             inbox_closed: false,
             places: 0,
             effects: Vec::new(),
-            buffers: Buffers::default(),
-            trail: Trail::new(audit),
             wall_clock: WallClock::default(),
-            counters,
             published,
             turn: look(&settings),
             ended_ns: clock::monotonic_ns(),
@@ -134,55 +135,47 @@ impl Worker {
     }
 
     pub(super) fn waker(&self) -> Waker {
-        self.reactor.waker()
+        self.wire.waker()
     }
 
     /// Serves until the gate is shut and every session has been ended.
     pub(super) fn run(mut self) {
         while !self.is_done() {
-            let sleep = self.sleep();
-            self.reactor.wait(Some(sleep)).expect("the ring of a running shard works");
+            self.wire.wait(self.sleep());
             self.turn = look(&self.settings);
             let woken_ns = self.turn.now_ns;
             self.unfinished = false;
             self.close_sessions_behind_a_closed_gate();
-            let busy = self.take_events();
+            let busy = self.take_arrivals();
             // Here the socket of each session tells all: the completions are drained, and new ones come with an enter only.
             self.look_at_leases();
-            self.submit();
+            self.wire.submit();
             let answered_ns = clock::monotonic_ns();
             if self.answer_a_question() {
-                self.submit();
+                self.wire.submit();
             }
             self.finish_turn(woken_ns, answered_ns, busy);
         }
         self.counters.publish(&self.published, clock::monotonic_ns());
     }
 
-    /// Applies what came. Whether anything did.
-    fn take_events(&mut self) -> bool {
+    /// Takes what came. Whether anything did.
+    fn take_arrivals(&mut self) -> bool {
         let mut busy = false;
-        loop {
-            match self.reactor.next_event() {
-                None => return busy,
-                Some(Event::Woken) => self.take_hand_overs(),
-                Some(Event::Received { key, data, bytes }) => {
-                    let Some(session) = data.session else { continue };
-                    match &mut data.secured {
-                        None => {
-                            let input = decode_session(bytes);
-                            self.received(key, session, input);
-                        }
-                        Some(secured) => {
-                            let how = self.buffers.receive(secured, bytes);
-                            self.received_records(key, session, how);
-                        }
+        while let Some(arrival) = self.wire.next() {
+            match arrival {
+                Arrival::Woken => self.take_hand_overs(),
+                Arrival::Input { key, session, input, is_last } => {
+                    self.take_input(key, session, input);
+                    if is_last {
+                        self.leave(key, session);
                     }
                 }
-                Some(Event::Ended { key, how }) => self.ended(key, how),
+                Arrival::Ended { key, session, how } => self.take_end(key, session, how),
             }
             busy = true;
         }
+        busy
     }
 
     fn take_hand_overs(&mut self) {
@@ -200,14 +193,14 @@ impl Worker {
                 }
             }
         }
-        self.reactor.waker().wake();
+        self.wire.waker().wake();
     }
 
     /// Takes a connection in: its claim is ordered, and its lease begins, here.
     fn adopt(&mut self, connection: HandOver) {
         let HandOver { socket, peer, place, acquire, rest, secured } = connection;
         let is_closed = secured.as_ref().is_some_and(|secured| secured.tls.is_closed_by_peer());
-        let key = match self.reactor.insert(socket, Connection { session: None, peer, secured }) {
+        let key = match self.wire.insert(socket, peer, secured) {
             Ok(key) => key,
             Err(error) => {
                 return debug!(remote_addr = %peer, %error, "connection ended before its shard took it");
@@ -215,66 +208,44 @@ impl Worker {
         };
         place.keep();
         self.places += 1;
-        match self.table.acquire(&self.turn, key, acquire, &mut self.effects) {
-            Ok(session) => {
-                self.reactor.get_mut(key).expect("inserted above").session = Some(session);
-                self.carry_out();
-                if !rest.is_empty() {
-                    self.received(key, session, decode_session(&rest));
-                }
-                if is_closed {
-                    self.leave(key, session);
-                }
-            }
-            Err(code) => self.refuse(key, code),
+        self.apply(Decision::Acquire { key, acquire });
+        let Some(session) = self.wire.session(key) else { return };
+        if !rest.is_empty() {
+            self.take_input(key, session, decode_session(&rest));
+        }
+        if is_closed {
+            self.leave(key, session);
         }
     }
 
     /// The hot path: a heartbeat is answered from its session's record.
-    pub(super) fn received(&mut self, key: Key, session: SessionId, input: SessionInput) {
+    fn take_input(&mut self, key: Key, session: SessionId, input: SessionInput) {
         if input.heartbeats > 0 {
             self.counters.heartbeats += input.heartbeats as u64;
-            match self.table.heartbeat(&self.turn, session, &mut self.effects) {
-                Some(Answer::Acquired(token)) => {
-                    self.send(key, &acquired(token), input.heartbeats);
-                }
-                Some(Answer::Waiting) => self.send(key, &WAITING, input.heartbeats),
-                // The gate is closed: nothing is confirmed, and the session's end has begun.
-                None => {}
-            }
-            self.carry_out();
+            self.apply(Decision::Heartbeats { key, session, count: input.heartbeats });
         }
         if let Some(code) = input.violation {
-            self.end(session, Reason::Graceful);
+            self.apply(Decision::End { session, reason: Reason::Graceful });
             self.refuse(key, code);
         }
     }
 
-    /// A claim ends, and its lock moves. What an earlier decision brought is carried out by now: its grant must not come after
-    /// this release.
-    pub(super) fn end(&mut self, session: SessionId, reason: Reason) {
-        debug_assert!(self.effects.is_empty(), "one decision is carried out before the next");
-        self.table.end(&self.turn, session, reason, &mut self.effects);
-        self.carry_out();
+    /// The client has ended its TLS stream, in order or not.
+    fn leave(&mut self, key: Key, session: SessionId) {
+        self.apply(Decision::End { session, reason: Reason::Graceful });
+        self.wire.finish(key);
     }
 
-    fn ended(&mut self, key: Key, how: Ended) {
-        let Some(&Connection { session: Some(session), peer, .. }) = self.reactor.get(key) else {
-            self.reactor.close(key);
-            return;
-        };
-        debug!(remote_addr = %peer, ?how, "connection ended");
-        match how {
-            Ended::Eof | Ended::Reset => self.end(session, Reason::Graceful),
-            Ended::SendTimeout => self.end(session, Reason::IoTimeout),
-            // The local kernel's own conclusion: the client may be alive and believe in its lock until the lease is over.
-            Ended::Silent(_) => {
-                self.table.silence(&self.turn, session, Reason::Expired, &mut self.effects);
-                self.keep_who(key, session);
-                self.carry_out();
-            }
+    fn take_end(&mut self, key: Key, session: Option<SessionId>, how: Ended) {
+        if let Some(session) = session {
+            debug!(remote_addr = self.wire.peer(key), ?how, "connection ended");
+            self.apply(match how {
+                Ended::Eof | Ended::Reset => Decision::End { session, reason: Reason::Graceful },
+                Ended::SendTimeout => Decision::End { session, reason: Reason::IoTimeout },
+                Ended::Silent(_) => Decision::Silence { key, session },
+            });
         }
-        self.reactor.close(key);
+        self.wire.close(key);
     }
 
     /// Expires sessions whose lease is over, each only after its own socket was asked.
@@ -284,8 +255,7 @@ impl Worker {
             if let Some(after_ns) = self.was_heard_since(session) {
                 self.table.look_again(self.turn.now_ns, session, after_ns);
             } else {
-                self.table.expire(&self.turn, session, &mut self.effects);
-                self.carry_out();
+                self.apply(Decision::Expire(session));
             }
         }
         self.unfinished = true;
@@ -295,8 +265,8 @@ impl Worker {
     /// paused, where the reactor's io-timeout judges. A session whose I/O was given up has nothing to be read.
     fn was_heard_since(&self, session: SessionId) -> Option<u64> {
         let key = self.table.session(session)?.conn;
-        let pause_ns = if self.reactor.is_reading(key) { LOOK_AGAIN_NS } else { LOOK_AT_PAUSED_NS };
-        self.reactor.has_unread(key).then_some(pause_ns)
+        let pause_ns = if self.wire.is_reading(key) { LOOK_AGAIN_NS } else { LOOK_AT_PAUSED_NS };
+        self.wire.has_unread(key).then_some(pause_ns)
     }
 
     /// Ends sessions when this server may no longer grant: some a turn, and promotes nobody.
@@ -309,63 +279,147 @@ impl Worker {
                 Reason::Shutdown
             }
         };
-        self.unfinished |= self.table.close_some(&self.turn, CLOSES_A_TURN_MAX, reason, &mut self.effects);
+        self.apply(Decision::CloseSome(reason));
+    }
+
+    /// Answers one question, if there is any: those that come later are for the next turn, which then does not sleep.
+    fn answer_a_question(&mut self) -> bool {
+        while let Ok(asked) = self.questions.try_recv() {
+            if let Some(question) = asked.take() {
+                self.wall_clock.follow(self.turn.now_ns, self.turn.unix_ns);
+                self.answer(question);
+                self.unfinished = true;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn answer(&mut self, question: Question) {
+        match question {
+            Question::Counts(reply) => reply.send(self.table.counts()),
+            Question::Names { from, reply } => reply.send(self.view().names(from)),
+            Question::Describe { names, reply } => reply.send(self.view().describe(&names)),
+            Question::Waiters { of, from, reply } => reply.send(self.view().waiters(&of, from)),
+            Question::ForceRelease { name, of, reply } => reply.send(self.force_release(&name, of)),
+            Question::Kick { session, reply } => reply.send(self.kick(session)),
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View { table: &self.table, wire: &self.wire, trail: &self.trail, wall_clock: &self.wall_clock }
+    }
+
+    fn force_release(&mut self, name: &str, of: Option<Token>) -> Result<Holder, NotReleased> {
+        let holder = self.view().holder(self.table.holder(name).ok_or(NotReleased::Idle)?);
+        if let Some(of) = of.filter(|of| *of != holder.token) {
+            return Err(NotReleased::OtherHolder { holder: holder.token, of });
+        }
+        debug!(remote_addr = %holder.who.peer, lock = name, token = holder.token.0, "force-release");
+        let name: Arc<str> = name.into();
+        let what = What::ForceRelease { token: holder.token };
+        self.trail.record(self.turn.unix_ns, holder.who.clone(), Arc::clone(&name), what);
+        self.apply(Decision::ForceRelease(name));
+        Ok(holder)
+    }
+
+    fn kick(&mut self, session: SessionId) -> Option<Waiter> {
+        let view = self.table.session(session)?;
+        let waiter = self.view().waiter(session, &view)?;
+        let lock = Arc::clone(view.lock);
+        debug!(remote_addr = %waiter.who.peer, lock = &*lock, "kick");
+        self.trail.record(self.turn.unix_ns, waiter.who.clone(), lock, What::KickWaiter);
+        self.apply(Decision::Kick(session));
+        Some(waiter)
+    }
+
+    /// Has the lock table decide, and carries out what follows. Nothing else changes a lock.
+    fn apply(&mut self, decision: Decision) {
+        debug_assert!(self.effects.is_empty(), "one decision is carried out before the next");
+        let (turn, effects) = (&self.turn, &mut self.effects);
+        match decision {
+            Decision::Acquire { key, acquire } => match self.table.acquire(turn, key, acquire, effects) {
+                Ok(session) => self.wire.belongs_to(key, session),
+                Err(code) => self.refuse(key, code),
+            },
+            Decision::Heartbeats { key, session, count } => {
+                // The answer comes before what else the heartbeat may bring: no WAITING follows an ACQUIRED.
+                match self.table.heartbeat(turn, session, effects) {
+                    Some(Answer::Acquired(token)) => self.wire.send(key, &acquired(token), count),
+                    Some(Answer::Waiting) => self.wire.send(key, &WAITING, count),
+                    // The gate is closed: nothing is confirmed, and the session's end has begun.
+                    None => {}
+                }
+            }
+            Decision::End { session, reason } => self.table.end(turn, session, reason, effects),
+            Decision::Silence { key, session } => {
+                self.table.silence(turn, session, Reason::Expired, effects);
+                if self.table.session(session).is_some() {
+                    self.trail.keep(session, self.trail.who(&self.wire, key, session));
+                }
+            }
+            Decision::Expire(session) => self.table.expire(turn, session, effects),
+            Decision::CloseSome(reason) => {
+                self.unfinished |= self.table.close_some(turn, CLOSES_A_TURN_MAX, reason, effects);
+            }
+            Decision::ForceRelease(name) => {
+                self.table.force_release(turn, &name, effects);
+            }
+            Decision::Kick(session) => {
+                self.table.kick(turn, session, effects);
+            }
+        }
         self.carry_out();
     }
 
     /// Does what the lock table decided, in its order.
-    pub(super) fn carry_out(&mut self) {
+    fn carry_out(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut released = false;
         for effect in effects.drain(..) {
             match effect {
-                Effect::Queued { conn, .. } => self.send(conn, &WAITING, 1),
+                Effect::Queued { conn, .. } => self.wire.send(conn, &WAITING, 1),
                 Effect::Granted { conn, session, lock, token, wait_ns } => {
-                    debug!(
-                        remote_addr = self.peer(conn),
-                        lock = &*lock,
-                        token = token.0,
-                        wait_ms = wait_ns / NS_PER_MS,
-                        "granted"
-                    );
-                    self.send(conn, &acquired(token), 1);
-                    self.record_of(conn, session, lock, What::Granted { token, wait_ns });
+                    let wait_ms = wait_ns / NS_PER_MS;
+                    let remote_addr = self.wire.peer(conn);
+                    debug!(remote_addr, lock = &*lock, token = token.0, wait_ms, "granted");
+                    self.wire.send(conn, &acquired(token), 1);
+                    self.record(conn, session, lock, What::Granted { token, wait_ns });
                     self.counters.granted(wait_ns);
                     self.counters.hand_overs_this_turn += u64::from(released);
                 }
                 Effect::Released { conn, session, lock, token, held_ns, reason } => {
-                    let (held_ms, reason_text) = (held_ns / NS_PER_MS, reason.as_str());
-                    debug!(
-                        remote_addr = self.peer(conn),
-                        lock = &*lock,
-                        token = token.0,
-                        held_ms,
-                        reason = reason_text,
-                        "released"
-                    );
-                    self.record_of(conn, session, lock, What::Released { token, held_ns, reason });
-                    self.forget_who(session);
+                    let (held_ms, why) = (held_ns / NS_PER_MS, reason.as_str());
+                    let remote_addr = self.wire.peer(conn);
+                    debug!(remote_addr, lock = &*lock, token = token.0, held_ms, reason = why, "released");
+                    self.record(conn, session, lock, What::Released { token, held_ns, reason });
+                    self.trail.forget(session);
                     released = true;
                     self.counters.released(reason, held_ns);
                 }
                 Effect::End { conn, error: Some(code), .. } => self.refuse(conn, code),
-                Effect::End { conn, error: None, .. } => self.finish(conn),
+                Effect::End { conn, error: None, .. } => self.wire.finish(conn),
             }
         }
         self.effects = effects;
     }
 
-    /// The remote address of a connection that this shard still has, for the log.
-    pub(super) fn peer(&self, key: Key) -> Option<DisplayValue<Peer>> {
-        self.reactor.get(key).map(|connection| display(connection.peer))
+    /// Sends an ERROR, and closes.
+    fn refuse(&mut self, key: Key, code: ErrorCode) {
+        if self.wire.refuse(key, code) {
+            self.counters.protocol_error(code);
+        }
     }
 
-    fn submit(&mut self) {
-        self.reactor.submit().expect("the ring of a running shard works");
+    fn record(&mut self, key: Key, session: SessionId, lock: Arc<str>, what: What) {
+        if self.trail.is_on() {
+            let who = self.trail.who(&self.wire, key, session);
+            self.trail.record(self.turn.unix_ns, who, lock, what);
+        }
     }
 
     fn finish_turn(&mut self, woken_ns: u64, answered_ns: u64, busy: bool) {
-        let descriptors = self.reactor.open() + self.reactor.closing();
+        let descriptors = self.wire.descriptors();
         self.settings.capacity.give_back(self.places - descriptors);
         self.places = descriptors;
         self.ended_ns = clock::monotonic_ns();
@@ -388,7 +442,7 @@ impl Worker {
 
     fn is_done(&self) -> bool {
         let Some(since_ns) = self.shut_down_ns else { return false };
-        let drained = self.reactor.closing() == 0 || self.turn.now_ns - since_ns >= SHUTDOWN_DRAIN_NS_MAX;
+        let drained = self.wire.closing() == 0 || self.turn.now_ns - since_ns >= SHUTDOWN_DRAIN_NS_MAX;
         self.inbox_closed && self.table.counts().sessions == 0 && drained
     }
 }
