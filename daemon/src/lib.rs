@@ -5,6 +5,7 @@
 
 mod acl;
 mod admin;
+mod boot;
 mod capacity;
 mod clock;
 mod commands;
@@ -15,10 +16,8 @@ mod listener;
 mod metrics;
 mod ops;
 mod reload;
-mod server;
 mod settings;
 mod shard;
-mod systemd;
 mod vital;
 
 pub use commands::main;

@@ -7,7 +7,7 @@ use logging::Logging;
 use tracing::{error, warn};
 
 use super::{fail, unknown_variables};
-use crate::server::{Control, Ended};
+use crate::boot::{Control, Ended};
 use crate::settings::ServeSettings;
 use crate::vital;
 

@@ -13,17 +13,17 @@ const BUCKETS_AT: usize = CODES_AT + CODES.len();
 const PER_BUCKET: usize = 2;
 
 /// How many numbers a shard has.
-pub(super) const CELLS: usize = BUCKETS_AT + Quantity::ALL.len() * BUCKETS * PER_BUCKET;
+pub(crate) const CELLS: usize = BUCKETS_AT + Quantity::ALL.len() * BUCKETS * PER_BUCKET;
 
 /// The numbers of one shard, or the sum of several shards' numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cells(pub(super) [u64; CELLS]);
+pub(crate) struct Cells(pub(crate) [u64; CELLS]);
 
 /// The samples of one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Bucket {
-    pub(super) count: u64,
-    pub(super) sum_ns: u64,
+pub(crate) struct Bucket {
+    pub(crate) count: u64,
+    pub(crate) sum_ns: u64,
 }
 
 impl Default for Cells {
@@ -33,46 +33,46 @@ impl Default for Cells {
 }
 
 impl Cells {
-    pub(super) fn level(&self, level: Level) -> u64 {
+    pub(crate) fn level(&self, level: Level) -> u64 {
         self.0[level as usize]
     }
 
-    pub(super) fn level_mut(&mut self, level: Level) -> &mut u64 {
+    pub(crate) fn level_mut(&mut self, level: Level) -> &mut u64 {
         &mut self.0[level as usize]
     }
 
-    pub(super) fn count(&self, count: Count) -> u64 {
+    pub(crate) fn count(&self, count: Count) -> u64 {
         self.0[COUNTS_AT + count as usize]
     }
 
-    pub(super) fn count_mut(&mut self, count: Count) -> &mut u64 {
+    pub(crate) fn count_mut(&mut self, count: Count) -> &mut u64 {
         &mut self.0[COUNTS_AT + count as usize]
     }
 
-    pub(super) fn releases(&self, reason: Reason) -> u64 {
+    pub(crate) fn releases(&self, reason: Reason) -> u64 {
         self.0[RELEASES_AT + reason_index(reason)]
     }
 
-    pub(super) fn releases_mut(&mut self, reason: Reason) -> &mut u64 {
+    pub(crate) fn releases_mut(&mut self, reason: Reason) -> &mut u64 {
         &mut self.0[RELEASES_AT + reason_index(reason)]
     }
 
-    pub(super) fn errors(&self, code: ErrorCode) -> u64 {
+    pub(crate) fn errors(&self, code: ErrorCode) -> u64 {
         self.0[CODES_AT + code_index(code)]
     }
 
-    pub(super) fn errors_mut(&mut self, code: ErrorCode) -> &mut u64 {
+    pub(crate) fn errors_mut(&mut self, code: ErrorCode) -> &mut u64 {
         &mut self.0[CODES_AT + code_index(code)]
     }
 
     /// Bucket `index` of a histogram; the last one is without bound.
-    pub(super) fn bucket(&self, quantity: Quantity, index: usize) -> Bucket {
+    pub(crate) fn bucket(&self, quantity: Quantity, index: usize) -> Bucket {
         let at = bucket_at(quantity, index);
         Bucket { count: self.0[at], sum_ns: self.0[at + 1] }
     }
 
     /// Counts `samples` samples of `ns` each.
-    pub(super) fn observe(&mut self, quantity: Quantity, ns: u64, samples: u64) {
+    pub(crate) fn observe(&mut self, quantity: Quantity, ns: u64, samples: u64) {
         let at = bucket_at(quantity, quantity.bounds_ns().partition_point(|&bound_ns| bound_ns < ns));
         self.0[at] += samples;
         // 584 years of summed waiting may be reached by many waiters; a sum that stands still is better than a panic.
@@ -80,7 +80,7 @@ impl Cells {
     }
 
     /// Adds another shard's numbers.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine = mine.saturating_add(*theirs);
         }

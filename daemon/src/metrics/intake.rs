@@ -42,23 +42,23 @@ impl IntakeCounters {
         self.errors[code_index(code)].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn accepted_total(&self) -> u64 {
+    pub(crate) fn accepted_total(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn accept_errors_total(&self) -> u64 {
+    pub(crate) fn accept_errors_total(&self) -> u64 {
         self.accept_errors.load(Ordering::Relaxed)
     }
 
-    pub(super) fn tls_handshake_errors_total(&self) -> u64 {
+    pub(crate) fn tls_handshake_errors_total(&self) -> u64 {
         self.tls_handshake_errors.load(Ordering::Relaxed)
     }
 
-    pub(super) fn acl_denials_total(&self) -> u64 {
+    pub(crate) fn acl_denials_total(&self) -> u64 {
         self.acl_denials.load(Ordering::Relaxed)
     }
 
-    pub(super) fn errors(&self, code: ErrorCode) -> u64 {
+    pub(crate) fn errors(&self, code: ErrorCode) -> u64 {
         self.errors[code_index(code)].load(Ordering::Relaxed)
     }
 }

@@ -2,16 +2,13 @@
 //!
 //! A shard counts in plain integers of its own ([`ShardCounters`]) and copies them now and then into a set of atomics that
 //! only it writes ([`Published`]); a scrape reads those and never asks the shard. Intake threads, which
-//! touch a counter a few times a connection, share atomics ([`IntakeCounters`]). [`Exposition`] merges both into the
+//! touch a counter a few times a connection, share atomics ([`IntakeCounters`]). `ops/exposition.rs` merges both into the
 //! Prometheus text format. No label has values that a client chooses.
 
-mod cells;
-mod exposition;
-mod histogram;
+pub(crate) mod cells;
 mod intake;
-mod names;
+pub(crate) mod names;
 mod shard;
 
-pub(crate) use exposition::{Exposition, Sources};
 pub(crate) use intake::IntakeCounters;
 pub(crate) use shard::{Published, ShardCounters, TurnTimes};

@@ -4,7 +4,7 @@ use locks::Reason;
 use protocol::ErrorCode;
 
 /// How many buckets each histogram has; the last one is without bound.
-pub(super) const BUCKETS: usize = BOUNDS + 1;
+pub(crate) const BUCKETS: usize = BOUNDS + 1;
 const BOUNDS: usize = 15;
 
 const US: u64 = 1_000;
@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
 /// The place of a reason in [`Reason::ALL`].
-pub(super) fn reason_index(reason: Reason) -> usize {
+pub(crate) fn reason_index(reason: Reason) -> usize {
     match reason {
         Reason::Graceful => 0,
         Reason::Expired => 1,
@@ -26,7 +26,7 @@ pub(super) fn reason_index(reason: Reason) -> usize {
 }
 
 /// Every code that this server sends in an ERROR: the values of the label `code`.
-pub(super) const CODES: [ErrorCode; 12] = [
+pub(crate) const CODES: [ErrorCode; 12] = [
     ErrorCode::SHUTTING_DOWN,
     ErrorCode::CLOSED_BY_ADMINISTRATOR,
     ErrorCode::STANDBY,
@@ -46,22 +46,22 @@ pub(super) const CODES: [ErrorCode; 12] = [
 /// # Panics
 ///
 /// For a code that the server has no name for: it sends none.
-pub(super) fn code_index(code: ErrorCode) -> usize {
+pub(crate) fn code_index(code: ErrorCode) -> usize {
     CODES.iter().position(|&known| known == code).expect("the server sends only codes that it knows")
 }
 
 /// What there is of a kind at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(crate) enum Level {
     Connections,
     LocksHeld,
     Waiters,
 }
 
 impl Level {
-    pub(super) const ALL: [Self; 3] = [Self::Connections, Self::LocksHeld, Self::Waiters];
+    pub(crate) const ALL: [Self; 3] = [Self::Connections, Self::LocksHeld, Self::Waiters];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connections => "monolock_connections_active",
             Self::LocksHeld => "monolock_locks_held",
@@ -69,7 +69,7 @@ impl Level {
         }
     }
 
-    pub(super) fn help(self) -> &'static str {
+    pub(crate) fn help(self) -> &'static str {
         match self {
             Self::Connections => "Open sessions.",
             Self::LocksHeld => "Locks that have a holder.",
@@ -80,22 +80,22 @@ impl Level {
 
 /// What shards count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
+pub(crate) enum Count {
     Acquires,
     Heartbeats,
 }
 
 impl Count {
-    pub(super) const ALL: [Self; 2] = [Self::Acquires, Self::Heartbeats];
+    pub(crate) const ALL: [Self; 2] = [Self::Acquires, Self::Heartbeats];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Acquires => "monolock_acquires_total",
             Self::Heartbeats => "monolock_heartbeats_total",
         }
     }
 
-    pub(super) fn help(self) -> &'static str {
+    pub(crate) fn help(self) -> &'static str {
         match self {
             Self::Acquires => "Grants, that is tokens issued.",
             Self::Heartbeats => "Heartbeats received.",
@@ -105,7 +105,7 @@ impl Count {
 
 /// What shards measure, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Quantity {
+pub(crate) enum Quantity {
     Wait,
     Hold,
     HeartbeatService,
@@ -171,10 +171,10 @@ const TURN_BOUNDS_NS: [u64; BOUNDS] = [
 ];
 
 impl Quantity {
-    pub(super) const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::Wait, Self::Hold, Self::HeartbeatService, Self::Handover, Self::LoopLag];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Wait => "monolock_wait_seconds",
             Self::Hold => "monolock_hold_seconds",
@@ -184,7 +184,7 @@ impl Quantity {
         }
     }
 
-    pub(super) fn help(self) -> &'static str {
+    pub(crate) fn help(self) -> &'static str {
         match self {
             Self::Wait => "Time from ACQUIRE to ACQUIRED.",
             Self::Hold => "Length of ownerships that have ended.",
@@ -195,7 +195,7 @@ impl Quantity {
     }
 
     /// The upper bounds of all buckets but the last, ns; a bound belongs to its bucket.
-    pub(super) const fn bounds_ns(self) -> &'static [u64; BOUNDS] {
+    pub(crate) const fn bounds_ns(self) -> &'static [u64; BOUNDS] {
         match self {
             Self::Wait => &WAIT_BOUNDS_NS,
             Self::Hold => &HOLD_BOUNDS_NS,
@@ -204,7 +204,7 @@ impl Quantity {
     }
 
     /// Whether the series of the shards are kept apart by the label `shard`.
-    pub(super) fn is_per_shard(self) -> bool {
+    pub(crate) fn is_per_shard(self) -> bool {
         self == Self::LoopLag
     }
 }

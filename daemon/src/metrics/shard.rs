@@ -153,7 +153,7 @@ impl Published {
     }
 
     /// The numbers of one publication; `None` when the shard was always found writing: keep the previous ones.
-    pub(super) fn read(&self) -> Option<Cells> {
+    pub(crate) fn read(&self) -> Option<Cells> {
         for _ in 0..READ_ATTEMPTS {
             let version = self.version.load(Ordering::Acquire);
             let cells = Cells(std::array::from_fn(|index| self.cells[index].load(Ordering::Relaxed)));

@@ -1,5 +1,7 @@
 //! `/metrics`, `/healthz` and `/readyz`, on the control thread.
 
+mod exposition;
+mod histogram;
 mod readiness;
 
 use std::io;
@@ -15,7 +17,9 @@ use axum::routing::get;
 use tokio::task::JoinHandle;
 
 use crate::clock;
-use crate::metrics::{Exposition, Published, Sources};
+use crate::metrics::Published;
+use exposition::Exposition;
+pub(crate) use exposition::Sources;
 use httpd::{Listener, Service};
 use readiness::{Lifecycle, Phase, failing_checks};
 use threads::Workers;

@@ -17,7 +17,7 @@ use addresses::Addresses;
 use crate::acl;
 use crate::commands::{fail, unknown_variables};
 use crate::settings::{Reading, SHARDS, TLS_CERT, TLS_KEY};
-use crate::{capacity, clock, server};
+use crate::{boot, capacity, clock};
 use cli::{AdminAddress, Given, Origin};
 use logging::escape::escaped;
 use tls::{Certificate, ClientCa};
@@ -67,7 +67,7 @@ impl Report {
             }
         }
         let shards = reading.given(&SHARDS.flag);
-        match machine(server::shard_count(shards.text.parse().ok().filter(|_| shards.is_valid))) {
+        match machine(boot::shard_count(shards.text.parse().ok().filter(|_| shards.is_valid))) {
             Ok(found) => report.lines.push(found),
             Err(mistake) => report.mistakes.push(mistake),
         }
@@ -84,7 +84,7 @@ fn setting(given: &Given) -> String {
     };
     let value = match given.text.as_str() {
         "" if *given.flag == SHARDS.flag => {
-            format!("{} (one for each usable CPU)", server::shard_count(None))
+            format!("{} (one for each usable CPU)", boot::shard_count(None))
         }
         "" => "(none)".to_owned(),
         text => text.to_owned(),
@@ -140,7 +140,7 @@ async fn found(
 /// What this machine must have for a server, whatever its settings are.
 fn machine(shards: usize) -> Result<String, String> {
     reactor::probe().map_err(|error| error.to_string())?;
-    let capacity = server::capacity(capacity::raise_descriptor_limit(), shards);
+    let capacity = boot::capacity(capacity::raise_descriptor_limit(), shards);
     let places = capacity.map_err(|error| error.to_string())?.places();
     Ok(format!("open files: enough for {}", count(places, "connection", "connections")))
 }

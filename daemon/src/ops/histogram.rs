@@ -5,8 +5,8 @@
 
 use std::fmt::{self, Write};
 
-use super::cells::Cells;
-use super::names::{BUCKETS, Quantity};
+use crate::metrics::cells::Cells;
+use crate::metrics::names::{BUCKETS, Quantity};
 
 const NS_PER_S: f64 = 1e9;
 

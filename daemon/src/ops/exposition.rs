@@ -8,10 +8,10 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use metrics_process::Collector;
 use protocol::ErrorCode;
 
-use super::cells::Cells;
 use super::histogram::write_histograms;
-use super::names::{CODES, Count, Level};
-use super::{IntakeCounters, Published};
+use crate::metrics::cells::Cells;
+use crate::metrics::names::{CODES, Count, Level};
+use crate::metrics::{IntakeCounters, Published};
 use crate::reload::{Part, ReloadStatus};
 use audit::Dropped;
 
@@ -214,8 +214,8 @@ fn register_build_info(recorder: &PrometheusRecorder) {
 mod tests {
     use locks::Counts;
 
-    use super::super::{ShardCounters, TurnTimes};
     use super::*;
+    use crate::metrics::{ShardCounters, TurnTimes};
 
     const NOW_NS: u64 = 1_000_000_000_000;
 

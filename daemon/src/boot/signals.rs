@@ -1,0 +1,44 @@
+//! The signals that end a server.
+
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long after the first signal another one counts as the second. Whoever signals a process and then its
+/// group (timeout(1), a container's init) takes microseconds; who loses patience takes longer, and asks
+/// again.
+const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(250);
+
+/// The signals that end a server.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The next signal that asks the server to end.
+    pub(super) async fn next_to_end(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// The next one after the first and all that came along with it.
+    pub(super) async fn second_to_end(&mut self) -> &'static str {
+        tokio::time::sleep(SECOND_SIGNAL_AFTER).await;
+        // A slow machine may show only now what came together.
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.next_to_end() => {}
+                () = std::future::ready(()) => break,
+            }
+        }
+        self.next_to_end().await
+    }
+}

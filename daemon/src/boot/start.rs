@@ -1,0 +1,190 @@
+//! The start, step by step. Each step says what must be there before it; the lock port opens in the last one.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+use threads::Workers;
+use tokio::signal::unix::Signal;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use super::error::ServeError;
+use super::size::{capacity, intake_count, shard_count};
+use super::systemd::Manager;
+use crate::admin::{self, Admin};
+use crate::capacity::Capacity;
+use crate::gate::Gate;
+use crate::intake::{self, Intake};
+use crate::listener;
+use crate::metrics::{IntakeCounters, Published};
+use crate::ops::{self, OpsState, Sources};
+use crate::reload::Files;
+use crate::settings::ServeSettings;
+use crate::shard::{self, Questions, Shards};
+
+/// A server whose port is open.
+pub(super) struct Running {
+    pub(super) gate: Arc<Gate>,
+    pub(super) shards: shard::Threads,
+    pub(super) intake: Intake,
+    pub(super) ops: JoinHandle<()>,
+    pub(super) admin: Admin,
+    pub(super) has_ops: bool,
+    pub(super) state: OpsState,
+    pub(super) reloads: JoinHandle<()>,
+    pub(super) audit: Option<Arc<audit::Log>>,
+}
+
+/// Starts the server. When this returns, clients are served.
+pub(super) async fn start(
+    settings: &ServeSettings,
+    descriptors: usize,
+    hangup: Signal,
+    manager: &Manager,
+) -> Result<Running, ServeError> {
+    let (files, trail) = read_files(settings)?;
+    let shards = start_shards(settings, descriptors, &trail)?;
+    // From here on somebody may look: at a server that is not ready.
+    let counters = Arc::<IntakeCounters>::default();
+    let ops = start_ops(settings, &shards, &counters, &files, &trail).await?;
+    let admin = admin::start(settings, shards.questions).await?;
+    let reloader = Workers::start("reload", 1, 1).map_err(no_thread("the thread that reloads files"))?;
+
+    let threads = intake_count(shards.count);
+    let context = intake::Context {
+        io_timeout: settings.io_timeout,
+        admission: files.admission(),
+        audit: RefCell::new(trail.recorder),
+        pending_max: intake::PENDING_MAX / threads,
+        capacity: Arc::clone(&shards.capacity),
+        counters,
+        shards: shards.doors,
+        draining: Arc::new(Semaphore::new(intake::DRAINING_MAX)),
+        lines: intake::Lines::default(),
+    };
+    let intake = intake::prepare(threads, context).map_err(no_thread("an intake thread's ring"))?;
+
+    // Nothing that can fail comes after this.
+    let listeners = listener::bind_all(&settings.listen, "-listen").await?;
+    let listening = listener::addresses(&listeners);
+    let intake = intake.start(listeners);
+    ops.state.set_serving();
+    info!(
+        address = %listening,
+        ops = ops.addresses.as_ref().map(display),
+        admin = admin.address.as_ref().map(display),
+        shards = shards.count,
+        connections_max = shards.capacity.places(),
+        "listening"
+    );
+    manager.ready();
+    Ok(Running {
+        gate: shards.gate,
+        shards: shards.threads,
+        intake,
+        ops: ops.task,
+        admin,
+        has_ops: settings.ops_listen.is_some(),
+        state: ops.state,
+        reloads: tokio::spawn(reload_at(hangup, files, reloader, manager.clone())),
+        audit: trail.log,
+    })
+}
+
+/// The audit log, where there is one.
+struct Trail {
+    log: Option<Arc<audit::Log>>,
+    recorder: Option<audit::Recorder>,
+}
+
+/// Files come first: a mistake in one of them is the likeliest reason not to start.
+fn read_files(settings: &ServeSettings) -> Result<(Files, Trail), ServeError> {
+    let mut files = Files::load(settings)?;
+    let (log, recorder) =
+        settings.audit_log.as_deref().map(|to| audit::start(&to.into())).transpose()?.unzip();
+    let log = log.map(Arc::new);
+    files.set_audit(log.clone());
+    Ok((files, Trail { log, recorder }))
+}
+
+/// The shards, and what others need of them.
+struct RunningShards {
+    count: usize,
+    gate: Arc<Gate>,
+    capacity: Arc<Capacity>,
+    published: Vec<Arc<Published>>,
+    doors: Shards,
+    questions: Questions,
+    threads: shard::Threads,
+}
+
+/// Shards come before everybody who asks them or hands connections to them.
+fn start_shards(
+    settings: &ServeSettings,
+    descriptors: usize,
+    trail: &Trail,
+) -> Result<RunningShards, ServeError> {
+    let gate = Arc::new(Gate::standalone());
+    let count = shard_count(settings.shards);
+    let capacity = capacity(descriptors, count).map_err(ServeError::Capacity)?;
+    let published: Vec<Arc<Published>> = (0..count).map(|_| Arc::default()).collect();
+    let shared = shard::Settings {
+        io_timeout: settings.io_timeout,
+        capacity: Arc::clone(&capacity),
+        gate: Arc::clone(&gate),
+        tokens: Arc::default(),
+    };
+    let (doors, questions, threads) = shard::start(&shared, trail.recorder.as_ref(), &published)?;
+    Ok(RunningShards { count, gate, capacity, published, doors, questions, threads })
+}
+
+/// The ops endpoints at work.
+struct Ops {
+    task: JoinHandle<()>,
+    state: OpsState,
+    /// Where they listen, for the log; none when off.
+    addresses: Option<String>,
+}
+
+async fn start_ops(
+    settings: &ServeSettings,
+    shards: &RunningShards,
+    counters: &Arc<IntakeCounters>,
+    files: &Files,
+    trail: &Trail,
+) -> Result<Ops, ServeError> {
+    let sources = Sources {
+        shards: shards.published.clone(),
+        intake: Arc::clone(counters),
+        reloads: files.status(),
+        audit_dropped: trail.log.as_deref().map(audit::Log::dropped),
+    };
+    let state = OpsState::new(sources).map_err(no_thread("the thread that writes metrics out"))?;
+    let listeners = match &settings.ops_listen {
+        Some(address) => listener::bind_all(address, "-ops-listen").await?,
+        None => Vec::new(),
+    };
+    let addresses = settings.ops_listen.as_ref().map(|_| listener::addresses(&listeners));
+    Ok(Ops { task: ops::spawn(listeners, state.clone()), state, addresses })
+}
+
+fn no_thread(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |error| ServeError::System { what, error }
+}
+
+/// Reloads the files at each SIGHUP. Signals during a reload make one more.
+async fn reload_at(mut hangup: Signal, files: Files, reloader: Workers, manager: Manager) {
+    let mut files = files;
+    while hangup.recv().await.is_some() {
+        manager.reloading();
+        // Disks may be slow, and this thread answers probes.
+        let reloading = reloader.run(move || {
+            files.reload();
+            files
+        });
+        files = reloading.await.expect("a reload does not panic");
+        manager.ready();
+    }
+}
