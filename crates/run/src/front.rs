@@ -145,22 +145,29 @@ impl Front {
             Err(Errno::INTR) => return Ok(None),
             other => other?,
         };
-        while let Some(signal) = self.signals.read_signal()? {
-            let number = u8::try_from(signal.ssi_signo).expect("signals go from 1 to 64");
-            if i32::from(number) == Signal::CHILD.as_raw() {
-                if let Some(ended) = reap(keeper)? {
-                    return Ok(Some(ended));
-                }
-                continue;
-            }
-            self.got.push(i32::from(number));
-            // A keeper that is dead or stuck hears nothing.
-            let _ = self.line.write_all(&[number]);
-        }
+        self.pass_on_signals()?;
         if self.hear() {
             kill_process(getpid(), Signal::TSTP)?;
         }
-        Ok(None)
+        // Each time: of a keeper that ended before SIGCHLD was blocked, the line alone tells.
+        let ended = reap(keeper)?;
+        if ended.is_some() {
+            // What it ended by came before.
+            self.pass_on_signals()?;
+        }
+        Ok(ended)
+    }
+
+    fn pass_on_signals(&mut self) -> io::Result<()> {
+        while let Some(signal) = self.signals.read_signal()? {
+            let number = u8::try_from(signal.ssi_signo).expect("signals go from 1 to 64");
+            if i32::from(number) != Signal::CHILD.as_raw() {
+                self.got.push(i32::from(number));
+                // A keeper that is dead or stuck hears nothing.
+                let _ = self.line.write_all(&[number]);
+            }
+        }
+        Ok(())
     }
 
     /// Takes what the keeper says. Whether we are to stop.
@@ -231,5 +238,37 @@ impl ToFront {
         line.set_nonblocking(true)?;
         let ignored = Ignored::from_bits(u64::from_ne_bytes(ignored));
         Ok(Self { line, shares_group: shares_group != [0], ignored })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn a_keeper_that_ended_before_its_signal_was_awaited_is_noticed() {
+        let mut keeper = Command::new("true").spawn().unwrap();
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&keeper)), look).unwrap();
+        let (line, keepers_end) = UnixStream::pair().unwrap();
+        drop(keepers_end);
+        line.set_nonblocking(true).unwrap();
+        let (done, is_done) = channel();
+        thread::spawn(move || {
+            let signals = SignalFd::with_flags(&SigSet::empty(), SfdFlags::SFD_NONBLOCK).unwrap();
+            let mut front = Front { line, is_line_open: true, signals, got: Vec::new(), restores: false };
+            let ended = loop {
+                if let Some(ended) = front.turn(&mut keeper).unwrap() {
+                    break ended;
+                }
+            };
+            done.send(ended).unwrap();
+        });
+        let ended = is_done.recv_timeout(Duration::from_secs(20)).expect("it waits for ever");
+        assert!(ended.success());
     }
 }
