@@ -118,7 +118,11 @@ impl Signals {
                 front.stop_with(command);
             }
             match (heard, &mut front.relay) {
-                (Heard::Told(None), _) => return Signal::KILL,
+                (Heard::Told(None), _) => {
+                    // It would be heard again at once, each time.
+                    self.front = None;
+                    return Signal::KILL;
+                }
                 (Heard::Told(Some(Signal::CONT)), Some(_)) => return Signal::CONT,
                 (Heard::Told(Some(Signal::CONT)), None) => {}
                 (Heard::Own(signal) | Heard::Told(Some(signal)), None) => return signal,

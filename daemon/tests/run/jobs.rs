@@ -1,12 +1,12 @@
 //! A terminal and an interactive shell: a command under `monolock run` is a job like any other.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{MONOLOCK, Server, wait_for};
-use crate::runs::{DEFAULT_SIGNALS, LONG_LEASE};
+use crate::runs::{AT_ONCE, ATTEMPTS, DEFAULT_SIGNALS, LONG_LEASE};
 use crate::terminal::Terminal;
 
 const CTRL_C: &str = "\x03";
@@ -280,6 +280,35 @@ fn nobody_is_left_when_the_front_is_killed_or_the_terminal_is_closed() {
     held(&server, 1.0);
     drop(shell);
     held(&server, 0.0);
+}
+
+#[test]
+fn a_lock_moves_on_at_once_when_the_front_is_killed() {
+    let server = Server::start();
+    let mut shell = shell(&server);
+    let attempt = |attempt| {
+        let lock = format!("lock-{attempt}");
+        shell.types(&format!(
+            "clear; $RUN {lock} -- sh -c 'echo front-{attempt}-$(ps -o ppid= $PPID | tr -d \" \").; cat'\n"
+        ));
+        let front = wait_for("the front", || {
+            let text = shell.text();
+            let pid = text
+                .split(&format!("front-{attempt}-"))
+                .filter_map(|rest| rest.split('.').next()?.parse().ok())
+                .next()?;
+            Pid::from_raw(pid)
+        });
+        let mut next = server.wait_in_line(&lock, LONG_LEASE);
+        let killed = Instant::now();
+        kill_process(front, Signal::KILL).unwrap();
+        next.acquired();
+        let took = killed.elapsed();
+        shell.has("Killed");
+        took
+    };
+    let fastest = (0..ATTEMPTS).map(attempt).min().unwrap();
+    assert!(fastest <= AT_ONCE, "{fastest:?}");
 }
 
 #[test]
