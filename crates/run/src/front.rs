@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{self, SigSet};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -24,7 +24,7 @@ use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_process, setrlimit, waitid,
 };
 use rustix::stdio::dup2_stdin;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 use signals::Ignored;
 
 use super::signals::FORWARDED;
@@ -65,12 +65,20 @@ impl Terminal {
         Some(Self { device, modes })
     }
 
-    /// As a shell does for a program that was killed: an editor leaves it raw.
+    /// As a shell does for a program that was killed: an editor leaves it raw, and one that made a group of its own
+    /// leaves it to that.
     fn restore(&self) {
-        // From the background it would stop us, and it is somebody else's then.
-        if tcgetpgrp(&self.device).ok() == members::own_group() {
-            let _ = tcsetattr(&self.device, OptionalActions::Now, &self.modes);
+        let (foreground, own) = (tcgetpgrp(&self.device).ok(), members::own_group());
+        if foreground != own {
+            // It is somebody else's, if he lives.
+            let (Some(foreground), Some(own)) = (foreground, own) else { return };
+            if members::lives_in(foreground) || SigSet::from(signal::Signal::SIGTTOU).thread_block().is_err()
+            {
+                return;
+            }
+            let _ = tcsetpgrp(&self.device, own);
         }
+        let _ = tcsetattr(&self.device, OptionalActions::Now, &self.modes);
     }
 }
 
@@ -209,8 +217,8 @@ fn end_like(ended: ExitStatus, got: &[i32]) -> ExitCode {
             // The command's memory may be of interest, ours is not.
             let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
             let _ = kill_process(getpid(), signal);
-            let _ = SigSet::from(nix::sys::signal::Signal::try_from(signal.as_raw()).expect("a signal"))
-                .thread_unblock();
+            let _ =
+                SigSet::from(signal::Signal::try_from(signal.as_raw()).expect("a signal")).thread_unblock();
         }
     }
     ExitCode::from(code)

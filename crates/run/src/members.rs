@@ -99,6 +99,11 @@ pub(crate) fn living(processes: impl IntoIterator<Item = Process>) -> impl Itera
     processes.into_iter().filter(|process| !process.is_zombie)
 }
 
+/// Whether anybody of this group lives. True when /proc does not tell.
+pub(crate) fn lives_in(group: Pid) -> bool {
+    all().is_none_or(|all| living(all).any(|process| process.group == Some(group)))
+}
+
 /// Those that descend from one of the roots, the roots themselves not among them, and nobody by way of `except`.
 pub(crate) fn descendants(all: &[Process], roots: &[Pid], except: Option<Pid>) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();

@@ -322,6 +322,25 @@ fn a_terminal_that_a_killed_command_left_raw_has_its_modes_back() {
 }
 
 #[test]
+fn a_terminal_that_a_killed_command_took_for_a_group_of_its_own_is_given_back() {
+    let server = Server::start();
+    let mut shell = shell(&server);
+    // As sudo and shells do. The script around goes on when the lock is lost.
+    let script = tempfile::NamedTempFile::new().unwrap();
+    let text = r#"
+        $RUN lock -- bash -c 'trap "" TERM; set -m; sh -c "stty raw -echo; echo began; exec sleep 600"; :'
+        stty -a | tr ';' '\n' | grep -o '[-]*icanon' | sed s/^/mode:/
+        read -r x; echo "got $x""#;
+    std::fs::write(&script, text).unwrap();
+    shell.types(&format!("clear; sh {}\n", script.path().display()));
+    shell.has("began");
+    server.signal(Signal::KILL);
+    shell.has("mode:icanon");
+    shell.types("tiger\n");
+    shell.has("got tiger");
+}
+
+#[test]
 fn a_command_without_a_shell_around_it_has_the_terminal_too() {
     let server = Server::start();
     let address = server.address.to_string();
