@@ -81,9 +81,9 @@ impl Drop for Hanging {
 fn the_claim_is_kept_while_the_command_hangs_before_it_starts() {
     let server = Server::start();
     let mut hanging = Hanging::new();
-    let mut run = hanging.run(&server, "1s");
+    let mut run = hanging.run(&server, "3s");
     let mut next = server.wait_in_line("lock", LONG_LEASE);
-    assert!(next.is_silent_for(Duration::from_secs(2)), "the lock moved on");
+    assert!(next.is_silent_for(Duration::from_secs(4)), "the lock moved on");
     hanging.let_go();
     assert_eq!(run.line(), "runs");
     run.report_end();

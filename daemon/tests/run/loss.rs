@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, kill_process};
 
 use crate::harness::{Server, wait_for};
-use crate::runs::{ATTEMPTS, LONG_LEASE, Run, monolock_run, only_line, reporting, wait_until_stopped};
+use crate::runs::{
+    AT_ONCE, ATTEMPTS, LONG_LEASE, Run, monolock_run, only_line, reporting, wait_until_stopped,
+};
 
 /// The documented status of a claim that was lost while the command ran.
 pub(crate) const LOST: Option<i32> = Some(74);
@@ -140,7 +142,7 @@ fn a_run_that_was_stopped_beyond_its_lease_together_with_its_guardian_kills_the_
     let server = Server::start();
     let attempt = |attempt| {
         let name = format!("lock-{attempt}");
-        let mut run = Run::script(&server, "500ms", &name, STUBBORN);
+        let mut run = Run::script(&server, "2s", &name, STUBBORN);
         assert_eq!([run.line(), run.line()], ["ready", "ready"]);
         let guardian = run.guardian();
         kill_process(guardian, Signal::STOP).unwrap();
@@ -158,6 +160,5 @@ fn a_run_that_was_stopped_beyond_its_lease_together_with_its_guardian_kills_the_
         run.nothing_is_left();
         dead.saturating_duration_since(goes_on)
     };
-    let fastest = (0..ATTEMPTS).map(attempt).min().unwrap();
-    assert!(fastest <= Duration::from_millis(50), "{fastest:?}");
+    assert!((0..ATTEMPTS).map(attempt).any(|lived| lived <= AT_ONCE), "late {ATTEMPTS} times");
 }

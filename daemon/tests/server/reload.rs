@@ -108,14 +108,18 @@ fn a_removed_authority_is_no_longer_trusted_and_its_open_sessions_stay() {
     secured.files.authority("ca2");
     secured.files.issue("alice", client());
     secured.files.issue("bob", Says { by: "ca2", ..client() });
-    let held = secured.acquire("ca", "alice", "held").unwrap();
+    let held = secured.client("ca", "alice").acquire("held", 4 * LEASE).unwrap();
     assert!(secured.acquire("ca", "bob", "new").is_err());
     fs::copy(secured.files.path("ca2.pem"), secured.files.path("used-ca.pem")).unwrap();
     assert_eq!(secured.reload(), [""; 0]);
     assert!(secured.acquire("ca", "bob", "new").unwrap().is_held());
     assert!(secured.acquire("ca", "alice", "new").is_err());
+    let errors = || secured.server.metric("monolock_tls_handshake_errors_total");
+    wait_for("both refusals to be counted", || (errors() >= 2.0).then_some(()));
+    let heartbeats = || secured.server.metric("monolock_heartbeats_total");
+    let before = heartbeats();
+    wait_for("a heartbeat of the session that is left", || (heartbeats() > before).then_some(()));
     assert!(held.is_held());
-    assert!(secured.server.metric("monolock_tls_handshake_errors_total") >= 2.0);
 }
 
 #[test]
