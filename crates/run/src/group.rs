@@ -131,7 +131,9 @@ impl Group {
     /// Passes a signal on.
     pub(crate) fn forward(&mut self, by: Signal) {
         if self.stage == Stage::Gone {
-        } else if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&by) {
+            return;
+        }
+        if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&by) {
             self.kin.ask(by);
         } else {
             self.kin.forward(by);

@@ -2,7 +2,7 @@
 //!
 //! `monolock run`, the *keeper*, is their subreaper: who loses its parent becomes the keeper's child. So they all descend
 //! from the keeper for as long as it lives, whatever they do. When it is killed, the guardian finds those who left the
-//! group by what the command has in its environment.
+//! command's own group, or all where the command has none of its own, by what the command has in its environment.
 
 use std::os::fd::OwnedFd;
 

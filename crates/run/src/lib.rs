@@ -96,8 +96,9 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 /// the signals blocked and ignored that it would have alone.
 ///
 /// A second process (`monolock run-guardian`) stops CMD when `monolock run` is stopped or late, and kills all at once when
-/// `monolock run` is killed; who left CMD's group is then known by the two variables. If the guardian is killed, `monolock run`
-/// stops CMD (status 70). If both are, the kernel kills CMD itself; children of CMD go on.
+/// `monolock run` is killed; who left CMD's group, and at a terminal everybody but CMD itself, is then known by the two variables
+/// alone. If the guardian is killed, `monolock run` stops CMD (status 70). If both are, the kernel kills CMD itself; children of
+/// CMD go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = status::HELP, override_usage = USAGE)]
 pub struct RunArgs {

@@ -175,8 +175,7 @@ fn no_thread(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 }
 
 /// Reloads the files at each SIGHUP. Signals during a reload make one more.
-async fn reload_at(mut hangup: Signal, files: Files, reloader: Workers, manager: Manager) {
-    let mut files = files;
+async fn reload_at(mut hangup: Signal, mut files: Files, reloader: Workers, manager: Manager) {
     while hangup.recv().await.is_some() {
         manager.reloading();
         // Disks may be slow, and this thread answers probes.
