@@ -16,6 +16,9 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How late a well-behaved session's answer may be here. The measuring tool prints the strict figures.
 const PROMPT: Duration = Duration::from_millis(1000);
 
+/// Attempts at that.
+const ATTEMPTS: usize = 3;
+
 /// A server that may open `limit` descriptors.
 fn with_descriptors(limit: usize, flags: &[&str]) -> Server {
     let mut command = Command::new("bash");
@@ -159,22 +162,26 @@ fn behave(mut peer: Peer, stop: &AtomicBool) -> Duration {
 }
 
 /// Runs `trouble` beside five sessions that behave; asserts that they were served promptly.
-fn beside_well_behaved(server: &Server, trouble: impl FnOnce()) {
+fn beside_well_behaved(server: &Server, mut trouble: impl FnMut(usize)) {
+    // A machine that is busy is late once, a server that trouble holds up each time.
+    let mut latest = (0..ATTEMPTS).map(|attempt| latest_beside(server, attempt, &mut trouble));
+    assert!(latest.any(|latest| latest < PROMPT), "an answer was late {ATTEMPTS} times");
+}
+
+/// How late an answer to five sessions that behave was.
+fn latest_beside(server: &Server, attempt: usize, trouble: impl FnOnce(usize)) -> Duration {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let behaving: Vec<_> = (0..5)
             .map(|index| {
-                let (peer, _) = server.hold(&format!("good-{index}"), Duration::from_secs(5));
+                let (peer, _) = server.hold(&format!("good-{attempt}-{index}"), Duration::from_secs(5));
                 scope.spawn(|| behave(peer, &stop))
             })
             .collect();
-        trouble();
+        trouble(attempt);
         stop.store(true, Ordering::Relaxed);
-        for thread in behaving {
-            let latest = thread.join().unwrap();
-            assert!(latest < PROMPT, "an answer took {latest:?}");
-        }
-    });
+        behaving.into_iter().map(|thread| thread.join().unwrap()).max().expect("there are five")
+    })
 }
 
 #[test]
@@ -187,7 +194,7 @@ fn two_million_random_bytes_harm_nobody() {
     eprintln!("TEST_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut server = Server::start();
-    beside_well_behaved(&server, || {
+    beside_well_behaved(&server, |_| {
         let mut sent = 0;
         while sent < BYTES {
             let Ok(mut stream) = TcpStream::connect(server.address) else { continue };
@@ -209,11 +216,11 @@ fn two_million_random_bytes_harm_nobody() {
 #[test]
 fn a_flood_of_heartbeats_delays_no_other_session() {
     let server = Server::with(&["-shards", "1", "-io-timeout", "1s"]);
-    beside_well_behaved(&server, || {
+    beside_well_behaved(&server, |attempt| {
         let until = Instant::now() + Duration::from_secs(3);
         thread::scope(|scope| {
             for index in 0..2 {
-                let (peer, _) = server.hold(&format!("flood-{index}"), LEASE);
+                let (peer, _) = server.hold(&format!("flood-{attempt}-{index}"), LEASE);
                 scope.spawn(move || {
                     let mut stream = peer.stream;
                     stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
