@@ -25,8 +25,8 @@ use crate::waker::Waker;
 /// The longest that a connection drains after [`Reactor::close_after`]: the protocol's shutdown window.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// Descriptors that one turn shuts down or closes, after its submission: some 5 µs each, so that thousands of connections that end
-/// at once keep no answer waiting for half a millisecond.
+/// Descriptors that one submission is followed by shutting down or closing: some 5 µs each, so that thousands of
+/// connections that end at once keep no answer waiting for half a millisecond.
 const CHORES_A_TURN_MAX: usize = 64;
 
 /// Submissions that one plan can need: a send or its cancellation, and the receive's arming or cancellation.
@@ -247,8 +247,9 @@ impl<T> Reactor<T> {
     }
 
     /// Ends a connection: output that is not sent yet is dropped, no event comes any more. FIN goes out after the next
-    /// [`submit`](Self::submit) or [`wait`](Self::wait) has sent what there is for others; the descriptor is closed when the
-    /// kernel has finished its operations on it. `None` for a stale key.
+    /// [`submit`](Self::submit) or [`wait`](Self::wait) has sent what there is for others, or after one of the next where
+    /// many are closed at once; the descriptor is closed when the kernel has finished its operations on it. `None` for a
+    /// stale key.
     pub fn close(&mut self, key: Key) -> Option<T> {
         self.connections.get(key).filter(|connection| connection.is_owned())?;
         self.open -= 1;

@@ -3,13 +3,11 @@
 //! Times are nanoseconds of CLOCK_BOOTTIME.
 
 use super::order::{Deadlines, Order};
+use super::watch::KILLED_NS_MAX;
 
 /// `monolock run` asks the group to end as soon as its claim is lost. The guardian does it after this part of the time
 /// that is left then: a group that both asked would be asked twice.
 const HEAD_START_DIVISOR: u64 = 4;
-
-/// How long a killed group may take to be gone, as for `monolock run` itself.
-const KILLED_NS_MAX: u64 = 1_000_000_000;
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

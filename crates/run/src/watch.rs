@@ -27,7 +27,7 @@ const LEFT_OVER_NS_MAX: u64 = 1_000_000_000;
 
 /// How long a killed group may take to be gone. What is left then is stuck in the kernel, belongs to somebody whom
 /// we may not signal, or is a zombie that nobody reaps; waiting on would not help.
-const KILLED_NS_MAX: u64 = 1_000_000_000;
+pub(super) const KILLED_NS_MAX: u64 = 1_000_000_000;
 
 /// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
