@@ -15,6 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
+use inherited::Ignored;
 use nix::sys::signal::{self, SigSet};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -23,22 +24,13 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, kill_process, setrlimit, waitid,
 };
-use rustix::stdio::dup2_stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
-use signals::Ignored;
 
+use super::input::send_input;
 use super::signals::FORWARDED;
-use super::starter::{receive_input, send_input};
-use super::{THIS_PROGRAM, members, status};
-
-/// The subcommand's name.
-pub(crate) const KEEPER: &str = "run-keeper";
-
-/// Asks the front to give the terminal its modes back when it ends.
-pub(super) const RESTORE: u8 = b'r';
-
-/// Asks the front to stop, so that the shell has the terminal: the command alone was stopped.
-pub(super) const STOP: u8 = b's';
+use super::this_program::THIS_PROGRAM;
+use super::to_front::{KEEPER, RESTORE, STOP};
+use super::{members, status};
 
 /// A terminal and the modes that it had at first.
 struct Terminal {
@@ -90,7 +82,7 @@ fn has_children() -> bool {
 
 /// Starts a keeper with these arguments of `monolock run`, and stands in for it until it ends.
 pub(crate) fn stand(need: &Need, arguments: impl IntoIterator<Item = OsString>) -> io::Result<ExitCode> {
-    signals::keep_children();
+    inherited::keep_children();
     let ignored = Ignored::at_start();
     let mut caught = SigSet::empty();
     for signal in FORWARDED.into_iter().filter(|signal| !ignored.contains(signal.as_raw())) {
@@ -222,31 +214,6 @@ fn end_like(ended: ExitStatus, got: &[i32]) -> ExitCode {
         }
     }
     ExitCode::from(code)
-}
-
-/// A keeper's way to its front.
-#[derive(Debug)]
-pub(crate) struct ToFront {
-    pub line: UnixStream,
-    /// Whether the command belongs into the front's process group.
-    pub shares_group: bool,
-    /// What the command ignores.
-    pub ignored: Ignored,
-}
-
-impl ToFront {
-    /// The keeper's standard input is the line, over which the real one comes.
-    pub(crate) fn take() -> io::Result<Self> {
-        use std::os::fd::AsFd;
-        let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        dup2_stdin(receive_input(&line)?)?;
-        let (mut shares_group, mut ignored) = ([0], [0; 8]);
-        line.read_exact(&mut shares_group)?;
-        line.read_exact(&mut ignored)?;
-        line.set_nonblocking(true)?;
-        let ignored = Ignored::from_bits(u64::from_ne_bytes(ignored));
-        Ok(Self { line, shares_group: shares_group != [0], ignored })
-    }
 }
 
 #[cfg(test)]

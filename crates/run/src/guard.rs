@@ -11,11 +11,12 @@ use protocol::Token;
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, getpid};
 
+use super::guardian;
 use super::kin::{LOCK_VARIABLE, TOKEN_VARIABLE};
 use super::order::{Deadlines, Order};
 use super::signals::Children;
+use super::this_program::THIS_PROGRAM;
 use super::vigil::Verdict;
-use super::{THIS_PROGRAM, guardian};
 
 /// How long a guardian may take to leave once it was told so: it only has to wake up. Then it is killed.
 const LEAVE_MAX: Duration = Duration::from_secs(1);

@@ -6,15 +6,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use client::boottime_ns;
+use inherited::Ignored;
 use rustix::process::{Pid, Signal, getppid};
-use signals::Ignored;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-use super::front::{RESTORE, STOP, ToFront};
 use super::members;
 use super::relay::Relay;
-use ::signals::ParentsMask;
+use super::to_front::{RESTORE, STOP, ToFront};
+use inherited::ParentsMask;
 
 /// What is forwarded to the command, or ends the wait: whatever people and supervisors send to make a program stop or
 /// do something.
@@ -40,9 +40,9 @@ pub(crate) struct Inherited {
 impl Inherited {
     /// Keeps it for the command, and has the signals that we rely on come all the same. Before the first thread.
     pub(crate) fn put_aside() -> io::Result<Self> {
-        signals::keep_children();
+        inherited::keep_children();
         let relied_on: Vec<Signal> = FORWARDED.into_iter().chain(STOPS).chain([Signal::CHILD]).collect();
-        Ok(Self { mask: ::signals::unblock(&relied_on)?, ignored: Ignored::at_start() })
+        Ok(Self { mask: inherited::unblock(&relied_on)?, ignored: Ignored::at_start() })
     }
 }
 

@@ -5,34 +5,27 @@
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode};
 
+use inherited::Ignored;
 use nix::unistd::execvp;
 use protocol::Token;
-use rustix::cmsg_space;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::dup2_stdin;
-use signals::Ignored;
 
+use super::input::{receive_input, send_input};
 use super::kin::{LOCK_VARIABLE, TOKEN_VARIABLE};
 use super::signals::Inherited;
-use super::{THIS_PROGRAM, status};
+use super::status;
+use super::this_program::THIS_PROGRAM;
 
 /// The subcommand's name.
 const NAME: &str = "run-starter";
-
-/// Travels with the command's standard input.
-const INPUT: u8 = b'i';
 
 /// Lets the starter go.
 const GO: u8 = b'g';
@@ -150,26 +143,4 @@ fn become_command(StarterArgs { ignored, command }: &StarterArgs) -> io::Result<
     let Err(errno) = execvp(&words[0], &words);
     line.write_all(&(errno as i32).to_ne_bytes())?;
     Err(errno.into())
-}
-
-/// Hands our standard input over: a starter's own is the line.
-pub(super) fn send_input(line: &UnixStream) -> io::Result<()> {
-    let stdin = io::stdin();
-    let descriptors = [stdin.as_fd()];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)), "there is space for one");
-    sendmsg(line, &[IoSlice::new(&[INPUT])], &mut ancillary, SendFlags::empty())?;
-    Ok(())
-}
-
-pub(super) fn receive_input(line: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(line, &mut [IoSliceMut::new(&mut [0])], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let descriptor = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    descriptor.ok_or(ErrorKind::UnexpectedEof.into())
 }

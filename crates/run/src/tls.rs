@@ -4,7 +4,7 @@ use std::fs;
 
 use client::{Identity, Tls, TlsError};
 
-use super::settings::{Run, TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME};
+use super::flags::{Run, TLS_CA, TLS_CERT, TLS_KEY, TLS_SERVER_NAME};
 use cli::{Flag, Origin, Reader};
 
 /// A value, and the flag or variable that it came from.

@@ -59,8 +59,8 @@ impl Control {
         let handled = || {
             let _context = runtime.enter();
             let handlers = (Signals::new()?, signal(SignalKind::hangup())?, handler(RawSignal::XFSZ)?);
-            ::signals::unblock(&[RawSignal::TERM, RawSignal::INT, RawSignal::HUP, RawSignal::XFSZ])?;
-            ::signals::write_in_the_background()?;
+            inherited::unblock(&[RawSignal::TERM, RawSignal::INT, RawSignal::HUP, RawSignal::XFSZ])?;
+            inherited::write_in_the_background()?;
             Ok(handlers)
         };
         let (signals, hangup, _file_size) =

@@ -1,6 +1,7 @@
 //! The commands: the whole command line, and what each one does first and last.
 
 mod check;
+mod ending;
 mod line;
 mod operator;
 mod serve;
@@ -10,9 +11,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use cli::exit;
-use logging::escape::escaped;
-
-use crate::settings;
+use ending::{fail, unknown_variables};
 use line::{Ending, Invocation};
 
 /// The whole program: understands its arguments, the first being the program's name, and does what they ask.
@@ -37,15 +36,4 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(Ending::Usage(problem)) => fail(exit::USAGE, &problem),
     }
-}
-
-fn fail(status: u8, problem: &str) -> ExitCode {
-    // Where standard error is closed, the status alone tells.
-    let _ = writeln!(io::stderr(), "monolock: {}", escaped(problem));
-    ExitCode::from(status)
-}
-
-/// Variables of the environment that look like monolock's and are none.
-fn unknown_variables() -> Vec<String> {
-    cli::unknown_variables(settings::all())
 }

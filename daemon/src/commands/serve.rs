@@ -6,7 +6,7 @@ use cli::exit;
 use logging::Logging;
 use tracing::{error, warn};
 
-use super::{fail, unknown_variables};
+use super::ending::{fail, unknown_variables};
 use crate::boot::{Control, Ended};
 use crate::settings::ServeSettings;
 use crate::vital;

@@ -3,6 +3,8 @@
 //! A connection reaches its shard once, through the inbox, and stays. Nothing else crosses between shards, so
 //! a heartbeat touches one core, one ring and one session.
 
+mod hand_over;
+mod owners;
 mod questions;
 pub(crate) mod seen;
 mod trail;
@@ -10,62 +12,19 @@ mod view;
 mod wire;
 mod worker;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 
-use protocol::Acquire;
 use reactor::Waker;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::capacity::{Capacity, Place};
-use crate::gate::Gate;
 use crate::metrics::Published;
 use crate::vital;
-use audit::Peer;
+pub(crate) use hand_over::{HandOver, Secured};
+use owners::Owners;
 pub(crate) use questions::{NoAnswer, Questions};
+pub(crate) use worker::Settings;
 use worker::Worker;
-
-/// A connection on its way from the intake to its shard.
-#[derive(Debug)]
-pub(crate) struct HandOver {
-    pub(crate) socket: OwnedFd,
-    pub(crate) peer: Peer,
-    pub(crate) place: Place,
-    pub(crate) acquire: Acquire,
-    /// What came glued to the ACQUIRE.
-    pub(crate) rest: Vec<u8>,
-    /// Of a TLS connection.
-    pub(crate) secured: Option<Box<Secured>>,
-}
-
-/// What a TLS connection has besides its socket.
-#[derive(Debug)]
-pub(crate) struct Secured {
-    pub(crate) tls: tls::Session,
-    /// What the client's certificate says it is, under mutual TLS.
-    pub(crate) identity: Option<Arc<str>>,
-}
-
-/// What the shards share.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) io_timeout: Duration,
-    /// Where the shard gives back the places of connections that ended; no shard ever has more than all of them.
-    pub(crate) capacity: Arc<Capacity>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) tokens: Arc<locks::TokenSource>,
-}
-
-/// Which shard owns a name.
-#[derive(Debug, Clone)]
-struct Owners {
-    /// Keyed with a secret of this process: clients choose names, and must not choose shards.
-    hasher: RandomState,
-    shards: usize,
-}
 
 /// The way to the shards, for the intake.
 #[derive(Clone)]
@@ -109,7 +68,7 @@ pub(crate) fn start(
     published: &[Arc<Published>],
 ) -> Result<(Shards, Questions, Threads), StartError> {
     let cpus = usable_cpus();
-    let owners = Owners { hasher: RandomState::new(), shards: published.len() };
+    let owners = Owners::new(published.len());
     let mut doors = Vec::new();
     let mut questions = Questions::new(owners.clone());
     let mut threads = Vec::new();
@@ -145,13 +104,6 @@ fn pin_to(cpu: usize) {
     set.set(cpu);
     // A CPU that went away since it was listed: the thread floats, which is slower and as correct.
     let _ = sched_setaffinity(None, &set);
-}
-
-impl Owners {
-    fn of(&self, name: &str) -> usize {
-        let hash = u128::from(self.hasher.hash_one(name));
-        usize::try_from((hash * self.shards as u128) >> 64).expect("less than the number of shards")
-    }
 }
 
 impl Shards {

@@ -14,7 +14,7 @@ use locks::{Counts, SessionId};
 use protocol::Token;
 use reactor::Waker;
 
-use super::Owners;
+use super::owners::Owners;
 use super::seen::{Described, Holder, NotReleased, Slice, Waiter};
 
 /// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
@@ -186,7 +186,6 @@ fn wait<T>(answer: &Receiver<T>, turn: &Once, taken_within: Duration) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::hash::RandomState;
     use std::thread;
 
     use super::*;
@@ -199,7 +198,7 @@ mod tests {
     #[test]
     fn a_question_to_a_full_inbox_or_to_a_shard_that_is_gone_fails_at_once() {
         let reactor = reactor::Reactor::<()>::new(reactor::Config::default()).unwrap();
-        let mut questions = Questions::new(Owners { hasher: RandomState::new(), shards: 1 });
+        let mut questions = Questions::new(Owners::new(1));
         let (ask, asked) = inbox();
         questions.add(ask.clone(), reactor.waker());
         for _ in 0..WAITING_MAX {

@@ -11,7 +11,7 @@ use reactor::{Ended, Event, Key, Reactor, Waker};
 use tracing::debug;
 use tracing::field::{DisplayValue, display};
 
-use super::Secured;
+use super::hand_over::Secured;
 use super::seen::Who;
 
 /// What the shard knows of a connection besides its socket.

@@ -13,13 +13,15 @@ use protocol::{Acquire, ErrorCode, SessionInput, Token, WAITING, acquired, decod
 use reactor::{Ended, Key, Waker};
 use tracing::debug;
 
+use super::hand_over::HandOver;
 use super::questions::{Asked, Question};
 use super::seen::{Holder, NotReleased, Waiter};
 use super::trail::Trail;
 use super::view::View;
 use super::wire::{Arrival, Wire};
-use super::{HandOver, Settings, StartError};
+use crate::capacity::Capacity;
 use crate::clock::{self, WallClock};
+use crate::gate::Gate;
 use crate::metrics::{Published, ShardCounters, TurnTimes};
 
 /// The longest sleep: readiness judges a shard by its last published beat and allows one second.
@@ -46,6 +48,16 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// How long clients may take at shutdown to read their ERROR and close.
 const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
+
+/// What the shards share.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) io_timeout: Duration,
+    /// Where the shard gives back the places of connections that ended; no shard ever has more than all of them.
+    pub(crate) capacity: Arc<Capacity>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) tokens: Arc<locks::TokenSource>,
+}
 
 /// Something that the lock table decides about.
 enum Decision {
@@ -102,7 +114,7 @@ impl Worker {
         questions: Receiver<Asked>,
         audit: Option<Recorder>,
         published: Arc<Published>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, reactor::Unavailable> {
         let config = reactor::Config {
             sockets_max: u32::try_from(settings.capacity.places()).unwrap_or(u32::MAX),
             io_timeout: settings.io_timeout,

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use addresses::Addresses;
 
 use crate::acl;
-use crate::commands::{fail, unknown_variables};
+use crate::commands::ending::{fail, unknown_variables};
 use crate::settings::{Reading, SHARDS, TLS_CERT, TLS_KEY};
 use crate::{boot, capacity, clock};
 use cli::{AdminAddress, Given, Origin};

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use protocol::LockName;
 
-use crate::commands::fail;
+use crate::commands::ending::fail;
 use admin_api::Client;
 use cli::AdminAddress;
 use problem::Problem;
