@@ -44,7 +44,7 @@ impl Subject<'_> {
             Word::Waiting { waited } => {
                 let since = humantime::format_rfc3339_seconds(now.checked_sub(*waited).unwrap_or(now));
                 let mut line = format!(
-                    "waiting for {name:?} at {address} since {since}; who holds it, its server tells: "
+                    "waiting for {name:?} at {address} since {since}; to see who holds it, on the server's host: "
                 );
                 let dashes = if name.starts_with('-') { "-- " } else { "" };
                 write!(line, "monolock inspect {dashes}{name:?}").expect("a string takes everything");
@@ -115,7 +115,8 @@ mod tests {
         let word = Word::Waiting { waited: Duration::from_secs(30) };
         let line = told("deploy", Patience::Endless, &word);
         assert!(line.contains("since 2027-01-15T07:59:30Z"), "{line}");
-        assert!(line.ends_with("monolock inspect \"deploy\""), "{line}");
+        let how = "to see who holds it, on the server's host: monolock inspect \"deploy\"";
+        assert!(line.ends_with(how), "{line}");
         assert!(told("-x", Patience::Endless, &word).ends_with("monolock inspect -- \"-x\""));
     }
 
