@@ -54,10 +54,11 @@ impl Subject<'_> {
                 format!("acquired {name:?} at {address} after {}, token {token}", rounded(*waited))
             }
             Word::Taken { waited } => {
-                format!(
-                    "did not get {name:?} at {address}: another client holds it, after {}",
-                    rounded(*waited)
-                )
+                let mut line = format!("did not get {name:?} at {address}");
+                if self.patience != Patience::OneAnswer {
+                    write!(line, " in {}", rounded(*waited)).expect("a string takes everything");
+                }
+                line + ": another client holds it"
             }
             Word::GaveUp { waited, error } => {
                 let error = error.as_deref().unwrap_or("no answer in time");
@@ -118,6 +119,15 @@ mod tests {
         let how = "to see who holds it, on the server's host: monolock inspect \"deploy\"";
         assert!(line.ends_with(how), "{line}");
         assert!(told("-x", Patience::Endless, &word).ends_with("monolock inspect -- \"-x\""));
+    }
+
+    #[test]
+    fn a_taken_lock_is_told_with_the_length_of_the_wait_and_without_one_where_nobody_waited() {
+        let word = Word::Taken { waited: Duration::from_millis(2005) };
+        let line = told("x", Patience::Until(0), &word);
+        assert_eq!(line, "did not get \"x\" at db1:7070 in 2s: another client holds it");
+        let line = told("x", Patience::OneAnswer, &word);
+        assert_eq!(line, "did not get \"x\" at db1:7070: another client holds it");
     }
 
     #[test]
