@@ -7,7 +7,7 @@ use client::{Alarm, Config, Connection, Error, Event, boottime_ns, draw_pause};
 use protocol::{Acquire, Token};
 
 use super::members;
-use super::queue::{Queue, Step};
+use super::queue::{Queue, Step, Word};
 use super::signals::{Children, Signals};
 use super::status;
 use super::voice::Voice;
@@ -42,7 +42,12 @@ pub(crate) async fn acquire(
     let mut link = Link::Down;
     let mut step = queue.alarm(boottime_ns());
     loop {
+        let passes_on = matches!(step, Step::Run(_)) && senses.signals.is_job_stopped();
         while let Some(word) = queue.next_word() {
+            // What is given back at once was not acquired.
+            if passes_on && matches!(word, Word::Acquired { .. }) {
+                continue;
+            }
             voice.say(format_args!("{}", subject.tell(&word, SystemTime::now())));
         }
         match (step, link) {
@@ -50,7 +55,7 @@ pub(crate) async fn acquire(
             (Step::Dial(attempt), _) => link = Link::dial(config, acquire, attempt),
             (Step::HangUp, _) => link = Link::Down,
             // A command would run, or stand still with the lock, where its user believes that all is stopped.
-            (Step::Run(_), Link::Up(connection)) if senses.signals.is_job_stopped() => {
+            (Step::Run(_), Link::Up(connection)) if passes_on => {
                 drop(connection);
                 voice.say(format_args!("{}", subject.passed_on()));
                 senses.signals.job_goes_on().await.map_err(status::of_signal)?;

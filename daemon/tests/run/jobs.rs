@@ -200,12 +200,15 @@ fn a_turn_that_comes_while_the_waiting_job_is_stopped_is_passed_on_and_waited_fo
     let (holder, _) = server.hold("lock", LONG_LEASE);
     shell.types("$RUN lock -- echo it r''an\n");
     server.wait_for_metric("monolock_waiters", 1.0);
+    // Whoever was told of the wait is told of its end, and this is not its end.
+    shell.has("waiting for");
     shell.types(CTRL_Z);
     shell.has("Stopped");
     let mut next = server.wait_in_line("lock", LONG_LEASE);
     holder.close();
     next.acquired();
     shell.has("this job is stopped");
+    assert!(!shell.text().contains("acquired"), "{}", shell.text());
     shell.types("fg\n");
     server.wait_for_metric("monolock_waiters", 1.0);
     assert!(!shell.text().contains("it ran"));
