@@ -51,7 +51,7 @@ pub struct RunArgs {
     #[arg(short = 'n', long = "try")]
     pub(super) try_once: bool,
     /// The status instead of 75 when another client holds the lock, at once (--try) or still (--wait).
-    #[arg(short = 'E', long, value_name = "STATUS")]
+    #[arg(short = 'E', long, value_name = "STATUS", value_parser = exit_status)]
     pub(super) conflict_exit_code: Option<u8>,
     /// Tell of the wait, of each attempt to connect, and of the lock's token.
     #[arg(short, long, conflicts_with = "quiet")]
@@ -67,4 +67,8 @@ pub struct RunArgs {
     /// The command and its arguments.
     #[arg(last = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,
+}
+
+fn exit_status(text: &str) -> Result<u8, String> {
+    text.parse().map_err(|_| format!("a number from 0 to {} is expected", u8::MAX))
 }

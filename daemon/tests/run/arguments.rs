@@ -103,7 +103,11 @@ fn a_mistake_is_one_line_and_64() {
         (&["--kill-after=1", "lock", "--", "true"], "kill-after"),
         (&["--", "-lock", "true"], "NAME"),
         (&["lock", "-c", "true", "--", "true"], "-c"),
-        (&["-E", "600", "lock", "--", "true"], "600"),
+        (
+            &["-E", "600", "lock", "--", "true"],
+            "'600' for '--conflict-exit-code <STATUS>': a number from 0 to 255",
+        ),
+        (&["-E", "x", "lock", "--", "true"], "a number from 0 to 255 is expected"),
         (&["-q", "-v", "lock", "--", "true"], "--quiet"),
         (&["--bad\nflag", "lock", "--", "true"], "bad"),
         (&["--lease=\u{1b}[2J", "lock", "--", "true"], "lease"),
