@@ -186,8 +186,14 @@ fn unknown_argument(error: &clap::Error, arguments: &[OsString]) -> String {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
         return one_line(&error.to_string());
     };
-    let given = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
-    let given = given.into_iter().find(|argument| argument.starts_with(unknown.as_str()));
+    let given = || arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
+    let in_cluster = |argument: &str| match (argument.strip_prefix('-'), unknown.strip_prefix('-')) {
+        (Some(letters), Some(letter)) => !letters.starts_with('-') && letters.contains(letter),
+        _ => false,
+    };
+    let given = given()
+        .find(|argument| argument.starts_with(unknown.as_str()))
+        .or_else(|| given().find(|argument| in_cluster(argument)));
     let given = given.as_deref().unwrap_or(unknown);
     let kind = if given.starts_with('-') { "flag" } else { "argument" };
     let cli = Cli::command();
@@ -279,6 +285,7 @@ mod tests {
             (&["-lisen", ":1"][..], "\"-lisen\""),
             (&["--lisen=:1"], "\"--lisen"),
             (&["-x"], "\"-x\""),
+            (&["run", "-name", "--", "true"], "\"-name\""),
             (&["serve", "extra"], "extra"),
             (&["extra"], "extra"),
             (&["-listen"], "--listen"),
