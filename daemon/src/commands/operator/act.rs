@@ -11,7 +11,7 @@ use admin_api::Client;
 use admin_api::{Kicked, Released};
 use logging::escape::{escaped, shown};
 
-/// Takes a lock from its holder, at once and unasked; the next in line has it.
+/// Takes a lock from its holder, at once and without asking; the next in line has it.
 ///
 /// The holder is told, and may still work for a moment: tokens keep it out. --json writes {"name":…,"released":…} with
 /// the holder as it was.
