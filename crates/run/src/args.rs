@@ -50,7 +50,8 @@ pub struct RunArgs {
     /// Give up at once, with status 75, when the lock is held; with 69 if the server cannot be reached.
     #[arg(short = 'n', long = "try")]
     pub(super) try_once: bool,
-    /// The status instead of 75 when another client holds the lock, at once (--try) or still (--wait).
+    /// The status instead of 75 when another client holds the lock, at once (--try) or still (--wait). A wait
+    /// in vain is then no fault, so it is told at a terminal only.
     #[arg(short = 'E', long, value_name = "STATUS", value_parser = exit_status)]
     pub(super) conflict_exit_code: Option<u8>,
     /// Tell of the wait, of each attempt to connect, and of the lock's token.

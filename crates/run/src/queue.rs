@@ -80,8 +80,8 @@ pub(crate) enum Word {
 pub(crate) struct Queue {
     begun_ns: u64,
     patience: Patience,
-    /// The exit status when the lock is held by another client.
-    taken: u8,
+    /// The exit status that the caller chose for a lock that another client holds.
+    taken: Option<u8>,
     talk: Talk,
     retry: Retry,
     state: State,
@@ -116,7 +116,7 @@ struct Trouble {
 
 impl Queue {
     /// Begins with an attempt that is due.
-    pub(crate) fn new(now_ns: u64, patience: Patience, taken: u8, talk: Talk) -> Self {
+    pub(crate) fn new(now_ns: u64, patience: Patience, taken: Option<u8>, talk: Talk) -> Self {
         Self {
             begun_ns: now_ns,
             patience,
@@ -250,10 +250,13 @@ impl Queue {
         }
     }
 
+    /// Who only tried, or has a status for it, reckons with this. A wait in vain is a fault: cron looks at no
+    /// status, and the command did not run.
     fn taken(&mut self, now_ns: u64) -> Step {
-        let is_said = self.owes_end || self.talk >= Talk::Waits;
+        let in_vain = self.patience != Patience::OneAnswer && self.taken.is_none();
+        let is_said = in_vain || self.owes_end || self.talk >= Talk::Waits;
         self.say_if(is_said, |waited| Word::Taken { waited }, now_ns);
-        self.finish(self.taken)
+        self.finish(self.taken.unwrap_or(status::NOT_ACQUIRED))
     }
 
     fn finish(&mut self, code: u8) -> Step {
@@ -333,7 +336,7 @@ mod tests {
     const TOKEN: Token = Token(5);
 
     fn queue(patience: Patience, talk: Talk) -> Queue {
-        let mut queue = Queue::new(S, patience, TAKEN, talk);
+        let mut queue = Queue::new(S, patience, None, talk);
         assert_eq!(queue.wake_ns(), Some(S));
         assert_eq!(queue.alarm(S), Step::Dial(0));
         queue
@@ -487,7 +490,8 @@ mod tests {
         let mut in_line = until();
         assert_eq!(waiting(&mut in_line, S), Step::Wait);
         assert_eq!((in_line.wake_ns(), in_line.alarm(5 * S - 1)), (Some(5 * S), Step::Wait));
-        assert_eq!((in_line.alarm(5 * S), words(&mut in_line)), (Step::Finish(TAKEN), vec![]));
+        assert_eq!(in_line.alarm(5 * S), Step::Finish(TAKEN));
+        assert_eq!(words(&mut in_line), [Word::Taken { waited: Duration::from_secs(4) }]);
 
         // In line once, and out of reach at the end: while it pauses, and while it asks.
         for error in [refused(), closed().into(), server(ErrorCode::STANDBY).into()] {
@@ -508,14 +512,14 @@ mod tests {
     #[test]
     fn the_callers_own_status_is_for_a_taken_lock_and_nothing_else() {
         let own = |patience| {
-            let mut queue = Queue::new(S, patience, 0, Talk::Faults);
+            let mut queue = Queue::new(S, patience, Some(0), Talk::Faults);
             assert_eq!(queue.alarm(S), Step::Dial(0));
             queue
         };
         assert_eq!(waiting(&mut own(Patience::OneAnswer), S), Step::Finish(0));
         let mut queue = own(Patience::Until(2 * S));
         assert_eq!(waiting(&mut queue, S), Step::Wait);
-        assert_eq!(queue.alarm(2 * S), Step::Finish(0));
+        assert_eq!((queue.alarm(2 * S), words(&mut queue)), (Step::Finish(0), vec![]));
         assert_eq!(own(Patience::Until(2 * S)).alarm(2 * S), Step::Finish(status::UNREACHABLE));
         let kicked = server(ErrorCode::CLOSED_BY_ADMINISTRATOR);
         assert_eq!(lost(&mut own(Patience::Endless), S, kicked), Step::Finish(status::NOT_ACQUIRED));

@@ -12,7 +12,6 @@ use protocol::{Acquire, LockName};
 use super::args::RunArgs;
 use super::flags::{ADDRESS, KILL_AFTER, LEASE};
 use super::queue::Talk;
-use super::status;
 use super::tls::TlsFiles;
 
 /// The shell of `-c` where $SHELL is not set.
@@ -32,8 +31,8 @@ pub struct RunSettings {
     pub(super) acquire: Acquire,
     pub(super) command: Vec<OsString>,
     pub(super) wait: Wait,
-    /// The exit status when the lock is held by another client.
-    pub(super) taken: u8,
+    /// The exit status that was chosen for a lock that another client holds.
+    pub(super) taken: Option<u8>,
     /// `None`: as standard error is a terminal or not.
     pub(super) talk: Option<Talk>,
     pub(super) kill_after: Option<Duration>,
@@ -74,7 +73,7 @@ impl RunSettings {
             (false, true) => Some(Talk::Faults),
             (false, false) => None,
         };
-        let taken = args.conflict_exit_code.unwrap_or(status::NOT_ACQUIRED);
+        let taken = args.conflict_exit_code;
         let (name, command) = name_and_command(args.name, args.script, args.command)?;
         let acquire = Acquire { name, lease };
         Ok(Self { acquire, command, wait, taken, talk, kill_after, address, tls })
@@ -312,6 +311,6 @@ mod tests {
             (with(&[]).talk, with(&["-q"]).talk, with(&["-v"]).talk),
             (None, Some(Talk::Faults), Some(Talk::All))
         );
-        assert_eq!((with(&[]).taken, with(&["-E", "0"]).taken), (75, 0));
+        assert_eq!((with(&[]).taken, with(&["-E", "0"]).taken), (None, Some(0)));
     }
 }

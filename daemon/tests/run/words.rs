@@ -86,17 +86,20 @@ fn with_v_the_wait_the_lost_place_and_the_token_are_told_with_lock_and_server() 
 }
 
 #[test]
-fn a_lock_that_is_taken_is_told_with_v_and_left_to_the_status_without() {
+fn a_lock_that_is_taken_is_left_to_the_status_unless_v_asks_for_words_or_a_wait_was_in_vain() {
     let server = Server::start();
     let _holder = server.hold("lock", LONG_LEASE);
-    for flags in [&["--try"][..], &["--wait", "100ms"], &["-q", "-n"]] {
+    for flags in [&["--try"][..], &["-q", "-n"]] {
         let ended = run_to_end(waiter(&server, flags));
         assert_eq!((ended.code, &*ended.stderr), (Some(75), ""), "{flags:?}");
     }
-    let ended = run_to_end(waiter(&server, &["-v", "--try"]));
-    assert_eq!(ended.code, Some(75));
-    let line = only_line(&ended);
-    assert!(line.contains("\"lock\" at ") && line.contains(&server.address.to_string()), "{line}");
+    for flags in [&["-v", "--try"][..], &["--wait", "100ms"], &["-q", "--wait", "100ms"]] {
+        let ended = run_to_end(waiter(&server, flags));
+        assert_eq!(ended.code, Some(75));
+        let line = only_line(&ended);
+        assert!(line.contains(&format!("\"lock\" at {}", server.address)), "{line}");
+        assert!(line.contains("another client holds it"), "{line}");
+    }
 }
 
 #[test]
