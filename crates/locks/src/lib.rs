@@ -33,6 +33,7 @@
 
 pub mod checker;
 mod index;
+mod lock;
 #[cfg(test)]
 mod million;
 mod queue;

@@ -1,12 +1,8 @@
 //! What is kept for a session and for a lock.
 
-use std::sync::Arc;
-
 use protocol::{Lease, Token};
 
 use crate::Reason;
-use crate::queue::Queue;
-use crate::slab::NONE;
 use crate::wheel::{Timed, Timer};
 
 #[derive(Debug)]
@@ -34,7 +30,7 @@ pub(crate) struct Waiter {
     pub(crate) place: Place,
 }
 
-/// Which part of the lock's [`Queue`] a waiter is in.
+/// Which part of the lock's `Queue` a waiter is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the line, between these two.
@@ -58,14 +54,6 @@ pub(crate) enum Standing {
     Suspect,
     /// Its I/O was given up, and this will be the reason of its release.
     Reserved(Reason),
-}
-
-#[derive(Debug)]
-pub(crate) struct Lock {
-    pub(crate) name: Arc<str>,
-    /// The holder's record, or `NONE`.
-    pub(crate) holder: u32,
-    pub(crate) queue: Queue,
 }
 
 impl<C> Session<C> {
@@ -114,33 +102,5 @@ impl<C> Session<C> {
 impl<C> Timed for Session<C> {
     fn timer(&mut self) -> &mut Timer {
         &mut self.timer
-    }
-}
-
-impl Lock {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), holder: NONE, queue: Queue::new() }
-    }
-
-    pub(crate) fn is_free(&self) -> bool {
-        self.holder == NONE
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::index::Entry;
-    use crate::slab::Slot;
-
-    #[test]
-    fn a_claim_with_a_lock_of_its_own_costs_at_most_200_bytes_besides_the_name() {
-        let session = size_of::<Slot<Session<u64>>>();
-        let lock = size_of::<Slot<Lock>>();
-        let counters_of_the_shared_name = 2 * size_of::<usize>();
-        // A hash table is at least 7/16 full, and has a tag byte for each bucket.
-        let index = ((size_of::<Entry>() + 1) * 16).div_ceil(7);
-        assert_eq!((session, lock, counters_of_the_shared_name, index), (88, 56, 16, 21));
-        assert!(session + lock + counters_of_the_shared_name + index <= 200);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use protocol::{Acquire, ErrorCode};
 
 use crate::index::NameIndex;
-use crate::record::{Holder, Lock, Place, Role, Session, Standing, Waiter};
+use crate::lock::Lock;
+use crate::record::{Holder, Place, Role, Session, Standing, Waiter};
 use crate::slab::{NONE, Slab};
 use crate::wheel::{NS_PER_TICK, Timer, Wheel};
 use crate::{Answer, Counts, Effect, Gate, LockView, Reason, SessionId, SessionView, TokenSource, Turn};

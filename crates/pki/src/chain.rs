@@ -6,12 +6,8 @@ use rustls::Error;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::read::{Problem, unusable_key};
+use crate::read::{CHAIN_BYTES_MAX, Problem, unusable_key};
 use crate::words;
-
-/// The longest chain of certificates, in bytes of DER. The server keeps no more than one record of a handshake message
-/// for a client that it does not know yet, and a chain is some KB long.
-pub const CHAIN_BYTES_MAX: usize = 16_000;
 
 /// Which of the two files is to blame.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,6 +12,6 @@ pub mod pem;
 mod read;
 pub mod words;
 
-pub use chain::{CHAIN_BYTES_MAX, Mismatch, signing_key};
+pub use chain::{Mismatch, signing_key};
 pub use leaf::{Doubt, Leaf, Side, is_constrained};
-pub use read::{Problem, authorities, certificates, private_key};
+pub use read::{CHAIN_BYTES_MAX, Problem, authorities, certificates, private_key};

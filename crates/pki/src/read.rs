@@ -10,6 +10,10 @@ use crate::leaf;
 use crate::pem::{self, Malformed, Section};
 use crate::words;
 
+/// The longest chain of certificates, in bytes of DER. The server keeps no more than one record of a handshake message
+/// for a client that it does not know yet, and a chain is some KB long.
+pub const CHAIN_BYTES_MAX: usize = 16_000;
+
 /// What is wrong with a file, and what to do. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
@@ -67,7 +71,7 @@ pub enum Problem {
     #[error(
         "its certificates are {0} bytes long together, and {max} is the most that is accepted: leave only the \
          first and those that lead to its authority",
-        max = crate::CHAIN_BYTES_MAX
+        max = CHAIN_BYTES_MAX
     )]
     ChainTooLong(usize),
     /// The certificate cannot be used, though it can be read.

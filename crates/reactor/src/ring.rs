@@ -12,9 +12,6 @@ use crate::unavailable::{Step, Unavailable};
 /// Entries of the submission queue (64 B each). A turn that has more to submit enters once more in between.
 pub(crate) const SUBMISSIONS: u32 = 1024;
 
-/// Entries of the ring that only asks whether io_uring works.
-const PROBE_ENTRIES: u32 = 8;
-
 /// Slots of the direct descriptor table at most: 16 B of kernel memory each, taken at once. The kernel's own limit is 2²⁰.
 const DIRECT_SLOTS_MAX: u32 = 65_536;
 
@@ -44,17 +41,6 @@ impl Capabilities {
         }
         sockets_max.min(DIRECT_SLOTS_MAX).min(u32::try_from(nofile).unwrap_or(u32::MAX))
     }
-}
-
-/// Asks the kernel whether a [`Reactor`](crate::Reactor) can work here, without keeping anything.
-///
-/// # Errors
-///
-/// It cannot; the error names what is missing and the remedy.
-pub fn probe() -> Result<Capabilities, Unavailable> {
-    let ring = Ring::open(PROBE_ENTRIES, 2 * PROBE_ENTRIES)?;
-    crate::buffers::Buffers::new(&ring, 1)?;
-    Ok(ring.capabilities())
 }
 
 /// One completion.
