@@ -128,9 +128,12 @@ pub struct Reactor<T> {
     io_timeout_ns: u64,
     draining_max: usize,
     min_wait: bool,
+    /// Connections whose receives ended for want of buffers, in that order. They are planned for first: those that were served
+    /// are listed too, for their answers, and would take all buffers again.
+    starved: Vec<Key>,
     /// Connections to plan for before the next enter.
     listed: Vec<Key>,
-    /// The other half of a swap with `listed`.
+    /// Lists that are planned for, kept for their memory.
     planning: Vec<Key>,
     /// Connections to shut down or to release after the next enter: whoever waits for an answer comes first.
     chores: VecDeque<Key>,
@@ -178,6 +181,7 @@ impl<T> Reactor<T> {
             direct_slots,
             io_timeout_ns: config.io_timeout.as_nanos() as u64,
             draining_max: config.draining_max,
+            starved: Vec::new(),
             listed: Vec::new(),
             planning: Vec::new(),
             chores: VecDeque::new(),
@@ -464,24 +468,33 @@ impl<T> Reactor<T> {
 /// Planning and doing.
 impl<T> Reactor<T> {
     fn plan_all(&mut self) {
-        let mut planning = std::mem::replace(&mut self.listed, std::mem::take(&mut self.planning));
+        let mut planning = std::mem::take(&mut self.planning);
+        std::mem::swap(&mut planning, &mut self.starved);
+        planning.drain(..).for_each(|key| self.plan(key));
+        std::mem::swap(&mut planning, &mut self.listed);
         for key in planning.drain(..) {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.listed = false;
-            // A kernel that takes no submissions now is asked again next turn.
-            if !self.ring.make_room(SUBMISSIONS_PER_PLAN) {
-                self.list(key);
-                continue;
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.listed = false;
+                self.plan(key);
             }
-            let was_draining = connection.phase == Phase::Draining;
-            let plan = connection.plan(self.drained_turn);
-            if was_draining && connection.phase == Phase::Closing {
-                self.draining -= 1;
-                self.closing += 1;
-            }
-            self.carry_out(key, &plan);
         }
         self.planning = planning;
+    }
+
+    /// Twice in a turn does no harm.
+    fn plan(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        // A kernel that takes no submissions now is asked again next turn.
+        if !self.ring.make_room(SUBMISSIONS_PER_PLAN) {
+            return self.list(key);
+        }
+        let was_draining = connection.phase == Phase::Draining;
+        let plan = connection.plan(self.drained_turn);
+        if was_draining && connection.phase == Phase::Closing {
+            self.draining -= 1;
+            self.closing += 1;
+        }
+        self.carry_out(key, &plan);
     }
 
     fn carry_out(&mut self, key: Key, plan: &Plan) {

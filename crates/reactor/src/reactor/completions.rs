@@ -42,8 +42,13 @@ impl<T> Reactor<T> {
             bytes @ 1.. => return self.judge_bytes(key, completion, bytes as usize),
             0 => None,
             error => match -error {
-                // Out of buffers, paused, interrupted: not the connection's end.
-                libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
+                // Neither these nor the next are the connection's end.
+                libc::ENOBUFS => {
+                    self.starved.push(key);
+                    return Outcome::Nothing;
+                }
+                // Paused, interrupted.
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
                     self.list(key);
                     return Outcome::Nothing;
                 }
