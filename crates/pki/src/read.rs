@@ -122,7 +122,9 @@ pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem
                 leaf::parse(&der).map_err(|what| damaged(section, what))?;
                 chain.push(der);
             }
-            Label::Key | Label::EncryptedKey | Label::Parameters => {}
+            // Not used here, but a damaged one is half a file.
+            Label::Key => drop(decoded::<PrivateKeyDer<'_>>(section, section.label)?),
+            Label::EncryptedKey | Label::Parameters => {}
             Label::Other => return Err(unusable(section, "take it out")),
         }
     }
@@ -144,7 +146,10 @@ pub fn private_key(file: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
             }
             Label::EncryptedKey => return Err(Problem::Encrypted(section.line)),
             Label::Key => key = Some(decoded(section, section.label)?),
-            Label::Certificate | Label::Parameters => {}
+            Label::Certificate => {
+                leaf::parse(&certificate(section)?).map_err(|what| damaged(section, what))?;
+            }
+            Label::Parameters => {}
             Label::Other => return Err(unusable(section, "take it out")),
         }
     }
