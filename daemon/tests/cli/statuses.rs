@@ -24,6 +24,7 @@ fn a_mistake_in_the_arguments_is_one_line_and_64() {
         (&["inspect", "--admin", "localhost:1", ""], "empty"),
         (&["release", "--admin", "localhost:1", &long], "255"),
         (&["release", "--admin", "localhost:1", "a", "--token", "latest"], "latest"),
+        (&["release", "--admin", "localhost:1", "a", "--token", "1", "--token", "2"], "more than once"),
         (&["kick", "--admin", "localhost:1", "a"], "<ADDR>"),
         (&["kick", "--admin", "localhost:1", "a", "nobody"], "192.0.2.1:40000"),
         (&["top", "-interval", "soon"], "soon"),

@@ -22,7 +22,7 @@ pub(crate) struct ReleaseArgs {
     pub(super) of: LockArgs,
     /// Only from the holder with this token, as `monolock inspect` shows it, and not from one that came after it.
     #[arg(long, value_name = "N")]
-    token: Option<u64>,
+    token: Vec<u64>,
 }
 
 /// Takes one waiter out of a lock's line; the others keep their order.
@@ -46,7 +46,13 @@ fn waiter(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// Force-releases, and says who held the lock.
 pub(super) async fn release(api: &Client, args: &ReleaseArgs) -> Result<(), Problem> {
-    let done = api.release(&args.of.name, args.token).await?;
+    let token = match args.token[..] {
+        [] => None,
+        [token] => Some(token),
+        // Of two tokens neither is meant for sure.
+        _ => return Err(Problem::Usage("--token is given more than once".to_owned())),
+    };
+    let done = api.release(&args.of.name, token).await?;
     if args.of.json {
         return output::write_json(&[done]);
     }
