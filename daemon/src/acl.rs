@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use crate::glob::Glob;
 use logging::escape::escaped;
 use pki::file;
+use wildmatch::WildMatch;
 
 /// Rules in no order: what one of them allows is allowed, all else is not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Acl {
     rules: Vec<Rule>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Rule {
-    identity: Glob,
-    locks: Vec<Glob>,
+    identity: WildMatch,
+    locks: Vec<WildMatch>,
 }
 
 /// Why a text is no ACL. Its message is one line; the operator's mistake.
@@ -110,13 +110,17 @@ struct RuleText {
 
 #[derive(serde::Deserialize)]
 #[serde(try_from = "String")]
-struct Pattern(Glob);
+struct Pattern(WildMatch);
 
 impl TryFrom<String> for Pattern {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        if text.is_empty() { Err("an empty pattern matches nothing") } else { Ok(Self(Glob::new(&text))) }
+        if text.is_empty() {
+            Err("an empty pattern matches nothing")
+        } else {
+            Ok(Self(WildMatch::new(&text)))
+        }
     }
 }
 

@@ -10,7 +10,6 @@ mod capacity;
 mod clock;
 mod commands;
 mod gate;
-mod glob;
 mod intake;
 mod listener;
 mod metrics;

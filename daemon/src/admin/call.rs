@@ -7,13 +7,13 @@ use admin_api::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
 use axum::http::{Method, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use protocol::{LockName, Token};
+use wildmatch::WildMatch;
 
 use super::refusal::Refusal;
-use crate::glob::Glob;
 use audit::Peer;
 
 /// A call of the API.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Call {
     Info,
     List(Filter),
@@ -24,10 +24,10 @@ pub(super) enum Call {
 }
 
 /// Which locks are listed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Filter {
     /// All names when `None`.
-    pub(super) pattern: Option<Glob>,
+    pub(super) pattern: Option<WildMatch>,
     /// Only names that come later than this one.
     pub(super) after: Option<String>,
     /// All locks when `None`; at least 1.
@@ -105,11 +105,11 @@ fn parameters(query: &str) -> Result<Vec<(&str, String)>, Refusal> {
     Ok(known)
 }
 
-fn pattern(text: &str) -> Result<Option<Glob>, Refusal> {
+fn pattern(text: &str) -> Result<Option<WildMatch>, Refusal> {
     if text.len() > PATTERN_BYTES_MAX {
         return Err(bad(format!("match is longer than {PATTERN_BYTES_MAX} bytes")));
     }
-    Ok((!text.is_empty()).then(|| Glob::new(text)))
+    Ok((!text.is_empty()).then(|| WildMatch::new(text)))
 }
 
 fn limit(text: &str) -> Result<usize, Refusal> {
