@@ -1,8 +1,33 @@
 //! The audit log: who became, and who ceased to be, the holder of which lock. JSON lines, in a file or on standard output.
 //!
-//! The threads that decide hand events to a [`Recorder`] and never wait. One thread formats and writes them, and
-//! waits for slow disks alone. What does not fit between the two is counted, and a `lost` record stands in its place.
-
+//! The threads that decide hand events to a [`Recorder`] and never wait. One thread formats and writes them, and waits for slow
+//! disks alone. What does not fit between the two is counted, and a `lost` record stands in its place. A record is whole or it is
+//! not there: what a full disk has torn is taken back. The log is never read here, and it holds up no decision: a server that is
+//! killed loses what was recorded in the last 10 ms.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use audit::{Event, Target, What};
+//! use protocol::Token;
+//!
+//! # let folder = std::env::temp_dir();
+//! let path = folder.join(format!("audit-example-{}", std::process::id()));
+//! let (log, mut recorder) = audit::start(&Target::File(path.clone()))?;
+//! recorder.record(Event {
+//!     time_unix_ns: 1_700_000_000_000_000_000,
+//!     lock: "nightly/report".into(),
+//!     identity: None,
+//!     peer: "192.0.2.1:40000".parse::<std::net::SocketAddr>()?.into(),
+//!     what: What::Granted { token: Token(7), wait_ns: 0 },
+//! });
+//! # let runtime = threads::runtime::current_thread()?;
+//! assert_eq!(runtime.block_on(log.finish(Duration::from_secs(60))), 0);
+//! let line = std::fs::read_to_string(&path)?;
+//! assert!(line.contains(r#""lock":"nightly/report""#), "{line}");
+//! # std::fs::remove_file(path)?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod batch;

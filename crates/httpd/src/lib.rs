@@ -1,6 +1,34 @@
-//! The HTTP servers below the ops endpoints and the admin API: one request a connection, and nothing that a client can
-//! hold on to.
-
+//! A bounded HTTP server, below the ops endpoints, the admin API and what comes: one request a connection, and nothing that a
+//! client can hold on to.
+//!
+//! It decides who makes room: the connection that keeps us waiting for its request goes first, then the one that does not take
+//! its answer, and never one that is owed an answer. What is answered is its router's matter. It knows no path, and trusts nobody:
+//! its connections are as many as its [`Service`] says, and each ends in time.
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::time::Duration;
+//!
+//! use axum::{Router, routing::get};
+//! use httpd::{Listener, Service};
+//!
+//! # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+//! # let _context = runtime.enter();
+//! let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! listener.set_nonblocking(true)?;
+//! let address = listener.local_addr()?;
+//! let router = Router::new().route("/healthz", get(async || "ok\n"));
+//! let service =
+//!     Service { name: "example", router, connections_max: 4, connection_time_max: Duration::from_secs(5) };
+//! tokio::spawn(httpd::run(vec![Listener::Tcp(listener)], service));
+//!
+//! let mut stream = std::net::TcpStream::connect(address)?;
+//! stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+//! let mut answer = String::new();
+//! stream.read_to_string(&mut answer)?;
+//! assert!(answer.ends_with("ok\n"));
+//! # std::io::Result::Ok(())
+//! ```
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;

@@ -1,9 +1,36 @@
 //! `monolock run`: a command that runs for as long as a lock is held.
 //!
-//! Until the lock is held, [`queue`] decides and [`acquire`] does. From then on [`watch`] decides; [`starter`], [`group`], [`kin`]
-//! and [`signals`] do. A second process, the [`guardian`], stops the command when this one does not; at a terminal a third one,
-//! the [`front`], is the shell's job. The connection is kept until all of the command is gone: closing it makes the server pass
-//! the lock on. Nothing here writes to standard error itself, which may block; the [`voice`] does.
+//! ```text
+//!  shell ── front ········ the shell's job: stops and goes on as its user likes; only at a terminal
+//!             │ to_front, relay: signals it got, and that it goes on ▼ ▲ stop, restore the terminal
+//!           keeper ······· connection, claim, watch; never stops; subreaper of all below
+//!             ├── guardian   its own group, deaf to signals; told deadlines through a pipe; holds the connection open
+//!             └── CMD ────── was the starter until the guardian let it go
+//!                   └── …    timeout, setsid, daemons: they descend from the keeper whatever they do
+//! ```
+//!
+//! | process | decides | does |
+//! | --- | --- | --- |
+//! | keeper, until the lock is held | `queue`: wait, try again, give up | `acquire`; `words`: what is said about it |
+//! | keeper, from then on | `watch`: when the command is stopped, and when all is over | `keeper`; `group`, `kin`, `members`: the command's processes; `guard`: its side of the guardian; `signals` |
+//! | guardian | `vigil`: when it stops the command in the keeper's place | `guardian`; `order`: what it is told |
+//! | front | | `front`; `relay`: which signals the command has had already |
+//! | starter | | `starter`: becomes CMD when it is let go |
+//!
+//! `args`, `flags`, `settings`, `tls` and `status` are what the user gives and gets. The connection is kept until all of the command
+//! is gone: closing it makes the server pass the lock on. Nothing here writes to standard error itself, which may block; `voice`
+//! does. This crate never grants anything: the claim is `client`'s.
+//!
+//! ```
+//! use clap::{Args, Command, FromArgMatches};
+//! use run::{RunArgs, RunSettings};
+//!
+//! let line = ["run", "--lease", "2s", "nightly/report", "--", "make-report"];
+//! let matches = RunArgs::augment_args(Command::new("run")).get_matches_from(line);
+//! let settings = RunSettings::read(RunArgs::from_arg_matches(&matches)?, |_| None)?;
+//! assert_eq!(settings.to_string(), r#""nightly/report" at 127.0.0.1:7070"#);
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

@@ -1,7 +1,26 @@
-//! TLS without sockets: certificates from files, what the server offers, and the session of one connection.
+//! The server's side of TLS, without sockets: certificates from files, what the server offers, and the session of one connection.
 //!
-//! Bytes come in and go out through plain buffers, so intake and shards decide how they are carried.
-
+//! Bytes come in and go out through plain buffers, so intake and shards decide how they are carried. It decides whether a
+//! certificate is taken ([`Certificate`], [`ClientCa`]), who a client is, and when a session is over and whose fault that is
+//! ([`Fault`]). It knows no flag, no socket and no lock, and keeps nothing of a client beyond one record.
+//!
+//! ```
+//! # let folder = std::env::temp_dir().join(format!("tls-example-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+//! # let (cert, key) = (folder.join("server.pem"), folder.join("server.key"));
+//! # std::fs::write(&cert, pair.cert.pem())?;
+//! # std::fs::write(&key, pair.signing_key.serialize_pem())?;
+//! let certificate = tls::Certificate::load(&cert, &key)?;
+//! let config = tls::Config::new(&certificate, None)?;
+//! let mut session = tls::Session::new(&config);
+//!
+//! let (mut plaintext, mut output) = (Vec::new(), Vec::new());
+//! let fault = session.receive(b"GET / HTTP/1.1\r\n", &mut plaintext, &mut output).unwrap_err();
+//! assert!(matches!(fault, tls::Fault::NoTls), "{fault}");
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod fault;
