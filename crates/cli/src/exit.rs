@@ -1,4 +1,4 @@
-//! Exit statuses, as in sysexits.h.
+//! Every exit status of the programs here: those of sysexits.h, and those of the shells.
 
 /// What was asked for is not there.
 pub const NOT_THERE: u8 = 1;
@@ -21,11 +21,26 @@ pub const OS_ERROR: u8 = 71;
 /// What was said cannot be written: EX_IOERR.
 pub const IO_ERROR: u8 = 74;
 
+/// One more attempt may succeed: EX_TEMPFAIL.
+pub const TEMPORARY: u8 = 75;
+
 /// The other side does not speak as expected: EX_PROTOCOL.
 pub const PROTOCOL: u8 = 76;
+
+/// The other side does not let us, or we not it: EX_NOPERM.
+pub const NO_PERMISSION: u8 = 77;
 
 /// A file that a setting names cannot be used: EX_CONFIG.
 pub const CONFIG: u8 = 78;
 
+/// A command was found and cannot be run, as the shells have it.
+pub const NOT_EXECUTABLE: u8 = 126;
+
+/// A command was not found, as the shells have it.
+pub const NOT_FOUND: u8 = 127;
+
+/// Added to the number of the signal that ended something, as the shells have it.
+pub const SIGNAL_BASE: u8 = 128;
+
 /// Ended at once by a second signal, as a shell reports SIGINT.
-pub const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = SIGNAL_BASE + 2;

@@ -8,33 +8,19 @@ use client::{Error, Loss};
 use protocol::Class;
 use rustix::process::Signal;
 
-use cli::exit::UNAVAILABLE;
-pub(crate) use cli::exit::{OS_ERROR, PROTOCOL, USAGE};
-
-/// No connection to the server, with no time or no wish for another attempt: EX_UNAVAILABLE.
-pub(crate) const UNREACHABLE: u8 = UNAVAILABLE;
-
-/// The guardian ended before its work was done: EX_SOFTWARE.
-pub(crate) const UNGUARDED: u8 = 70;
-
-/// The claim was lost while the command ran; the command was stopped, as far as it can be: EX_IOERR.
-pub(crate) const LOST: u8 = 74;
-
+/// The claim was lost while the command ran; the command was stopped, as far as it can be.
+pub(crate) use cli::exit::IO_ERROR as LOST;
+/// The server refused the claim by a client error, such as a missing authorization, or TLS the other side.
+pub(crate) use cli::exit::NO_PERMISSION as REFUSED;
+/// The guardian ended before its work was done.
+pub(crate) use cli::exit::SOFTWARE as UNGUARDED;
 /// The lock was not free in time, an administrator ended the wait, or the server would not serve and there was no time or
-/// wish for another attempt. One may succeed: EX_TEMPFAIL, as lockf(1) has it.
-pub(crate) const NOT_ACQUIRED: u8 = 75;
-
-/// The server refused the claim by a client error, such as a missing authorization, or TLS the other side: EX_NOPERM.
-pub(crate) const REFUSED: u8 = 77;
-
-/// The command was found and cannot be run.
-pub(crate) const NOT_EXECUTABLE: u8 = 126;
-
-/// The command was not found.
-pub(crate) const NOT_FOUND: u8 = 127;
-
-/// Added to the number of the signal that ended something.
-const SIGNAL_BASE: u8 = 128;
+/// wish for another attempt. One may succeed, as lockf(1) has it.
+pub(crate) use cli::exit::TEMPORARY as NOT_ACQUIRED;
+/// No connection to the server, with no time or no wish for another attempt.
+pub(crate) use cli::exit::UNAVAILABLE as UNREACHABLE;
+use cli::exit::{NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE};
+pub(crate) use cli::exit::{OS_ERROR, PROTOCOL, USAGE};
 
 /// The statuses, for the help text.
 pub(crate) const HELP: &str = "\
