@@ -159,20 +159,20 @@ pub struct Checker<L, S> {
 #[derive(Debug)]
 struct Observed<S> {
     holder: Option<(S, Token)>,
-    claims: BTreeMap<S, Claim>,
+    claims: BTreeMap<S, ObservedClaim>,
     /// Waiters that are not suspect, by arrival.
     waiting: BTreeMap<u64, S>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Claim {
+struct ObservedClaim {
     arrival: u64,
     lease: Option<Lease>,
     last_seen_ns: u64,
     suspect: bool,
 }
 
-impl Claim {
+impl ObservedClaim {
     fn deadline_ns(self) -> Option<u64> {
         self.lease.map(|lease| self.last_seen_ns.saturating_add(lease.as_ns()))
     }
@@ -251,7 +251,7 @@ impl<S: Ord + Copy + Debug> Observed<S> {
     }
 
     fn arrive(&mut self, now_ns: u64, arrival: u64, claim: S, lease: Option<Lease>) -> Result<(), Fault> {
-        let new = Claim { arrival, lease, last_seen_ns: now_ns, suspect: false };
+        let new = ObservedClaim { arrival, lease, last_seen_ns: now_ns, suspect: false };
         if self.claims.insert(claim, new).is_some() {
             return Err(Fault::WrongLife { claim: shown(claim) });
         }
@@ -284,7 +284,7 @@ impl<S: Ord + Copy + Debug> Observed<S> {
         if let Some((holder, _)) = self.holder {
             return Err(Fault::Held { claim: shown(claim), holder: shown(holder) });
         }
-        let unseen = Claim { arrival, lease: None, last_seen_ns: now_ns, suspect: false };
+        let unseen = ObservedClaim { arrival, lease: None, last_seen_ns: now_ns, suspect: false };
         let known = self.claims.entry(claim).or_insert(unseen);
         if known.suspect {
             return Err(Fault::GrantedSuspect { claim: shown(claim) });
@@ -336,7 +336,7 @@ impl<S: Ord + Copy + Debug> Observed<S> {
         }
     }
 
-    fn claim_mut(&mut self, claim: S) -> Result<&mut Claim, Fault> {
+    fn claim_mut(&mut self, claim: S) -> Result<&mut ObservedClaim, Fault> {
         self.claims.get_mut(&claim).ok_or_else(|| Fault::WrongLife { claim: shown(claim) })
     }
 }

@@ -16,7 +16,7 @@ pub const DRAIN_BYTES_MAX: u32 = 256 * 1024;
 
 /// How far a connection's life has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum Stage {
     /// The owner gets its events.
     Open,
     /// The owner was told of the end, or is about to be; it has not let go yet.
@@ -55,7 +55,7 @@ pub(crate) enum Send {
     Tracked,
 }
 
-/// What to ask of the kernel; decided by [`Connection::plan`], done by the reactor.
+/// What to ask of the kernel; decided by [`Link::plan`], done by the reactor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) send: Option<Send>,
@@ -63,17 +63,17 @@ pub(crate) struct Plan {
     pub(crate) arm_receive: bool,
     pub(crate) cancel_receive: bool,
     pub(crate) shut_write: bool,
-    /// See [`Connection::is_at_rest`].
+    /// See [`Link::is_at_rest`].
     pub(crate) release: bool,
     /// Nothing in the kernel will call again for this connection: plan it in the next turn too.
     pub(crate) again: bool,
 }
 
-pub(crate) struct Connection<T> {
+pub(crate) struct Link<T> {
     pub(crate) fd: OwnedFd,
     pub(crate) data: Option<T>,
     pub(crate) output: Output,
-    pub(crate) phase: Phase,
+    pub(crate) stage: Stage,
     pub(crate) receive: Receive,
     pub(crate) flight: Flight,
     /// The plain descriptor is in the direct table too, at the record's index.
@@ -98,13 +98,13 @@ pub(crate) struct Connection<T> {
     pub(crate) progress_ns: u64,
 }
 
-impl<T> Connection<T> {
+impl<T> Link<T> {
     pub(crate) fn new(fd: OwnedFd, direct: bool, data: T) -> Self {
         Self {
             fd,
             data: Some(data),
             output: Output::new(),
-            phase: Phase::Open,
+            stage: Stage::Open,
             receive: Receive::Idle,
             flight: Flight::Landed,
             direct,
@@ -123,12 +123,12 @@ impl<T> Connection<T> {
 
     /// Events go to the owner.
     pub(crate) fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.stage == Stage::Open
     }
 
     /// The owner has not let go.
     pub(crate) fn is_owned(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Ended)
+        matches!(self.stage, Stage::Open | Stage::Ended)
     }
 
     pub(crate) fn is_reading(&self) -> bool {
@@ -137,7 +137,7 @@ impl<T> Connection<T> {
 
     /// Closing, and nothing is in flight: descriptor and record can go.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.phase == Phase::Closing && self.receive == Receive::Idle && self.flight == Flight::Landed
+        self.stage == Stage::Closing && self.receive == Receive::Idle && self.flight == Flight::Landed
     }
 
     /// Output waits for the peer to read.
@@ -161,7 +161,7 @@ impl<T> Connection<T> {
     /// The owner lets go; `last` ends the output.
     pub(crate) fn start_draining(&mut self, last: &[u8]) -> Option<T> {
         self.push_output(last);
-        self.phase = Phase::Draining;
+        self.stage = Stage::Draining;
         self.data.take()
     }
 
@@ -169,7 +169,7 @@ impl<T> Connection<T> {
     pub(crate) fn start_closing(&mut self) -> Option<T> {
         self.output.discard();
         self.mute = true;
-        self.phase = Phase::Closing;
+        self.stage = Stage::Closing;
         self.data.take()
     }
 
@@ -183,7 +183,7 @@ impl<T> Connection<T> {
     pub(crate) fn land(&mut self, gone: usize) {
         self.output.landed(gone);
         self.flight = Flight::Landed;
-        if self.phase == Phase::Closing {
+        if self.stage == Stage::Closing {
             self.output.discard();
         }
         if self.output.is_empty() {
@@ -227,17 +227,17 @@ impl<T> Connection<T> {
             self.land(self.output.flight_len());
         }
         self.paused &= !self.output.is_empty();
-        match self.phase {
-            Phase::Open => self.plan_io(!self.paused),
-            Phase::Ended => Plan::default(),
-            Phase::Draining => self.plan_draining(),
-            Phase::Closing => self.plan_closing(),
+        match self.stage {
+            Stage::Open => self.plan_io(!self.paused),
+            Stage::Ended => Plan::default(),
+            Stage::Draining => self.plan_draining(),
+            Stage::Closing => self.plan_closing(),
         }
     }
 
     fn plan_io(&self, read: bool) -> Plan {
         let tracked =
-            self.blocked || self.paused || self.phase == Phase::Draining || !self.output.is_one_piece();
+            self.blocked || self.paused || self.stage == Stage::Draining || !self.output.is_one_piece();
         let can_send = self.flight == Flight::Landed && !self.output.is_empty();
         let undecided = matches!(self.flight, Flight::Quiet { .. });
         Plan {
@@ -245,7 +245,7 @@ impl<T> Connection<T> {
             arm_receive: read && self.receive == Receive::Idle,
             cancel_receive: !read && self.receive == Receive::Armed,
             again: undecided
-                && (self.phase == Phase::Draining || self.output.len() > self.output.flight_len()),
+                && (self.stage == Stage::Draining || self.output.len() > self.output.flight_len()),
             ..Plan::default()
         }
     }
@@ -253,7 +253,7 @@ impl<T> Connection<T> {
     fn plan_draining(&mut self) -> Plan {
         let sent = self.flight == Flight::Landed && self.output.is_empty();
         if sent && self.peer_done {
-            self.phase = Phase::Closing;
+            self.stage = Stage::Closing;
             return self.plan_closing();
         }
         let shut_write = sent && !self.fin_sent;

@@ -14,7 +14,7 @@ use rustix::net::Shutdown;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::buffers::{self, Buffers};
-use crate::connection::{Connection, Flight, Phase, Plan, Receive, Send};
+use crate::connection::{Flight, Link, Plan, Receive, Send, Stage};
 use crate::pacing::{GATHER_EVENTS, Pacing};
 use crate::ring::{Completion, Ring, SUBMISSIONS};
 use crate::slab::{Key, Slab};
@@ -123,7 +123,7 @@ pub struct Reactor<T> {
     // Dropped in this order: the ring before the memory that its operations name.
     ring: Ring,
     buffers: Buffers,
-    connections: Slab<Connection<T>>,
+    connections: Slab<Link<T>>,
     direct_slots: u32,
     io_timeout_ns: u64,
     draining_max: usize,
@@ -220,7 +220,7 @@ impl<T> Reactor<T> {
         let key = self.connections.next_key().ok_or_else(|| io::Error::from(Errno::NFILE))?;
         let direct =
             key.index() < self.direct_slots && self.ring.set_direct(key.index(), fd.as_raw_fd()).is_ok();
-        self.connections.insert(key, Connection::new(fd, direct, data));
+        self.connections.insert(key, Link::new(fd, direct, data));
         self.open += 1;
         self.list(key);
         Ok(key)
@@ -297,7 +297,7 @@ impl<T> Reactor<T> {
     /// Whether the connection's receive is armed; false while back-pressure pauses it and until the next
     /// [`wait`](Self::wait) after it was inserted or its receive ended for want of buffers.
     pub fn is_reading(&self, key: Key) -> bool {
-        self.connections.get(key).is_some_and(Connection::is_reading)
+        self.connections.get(key).is_some_and(Link::is_reading)
     }
 
     /// Connections that have an owner.
@@ -398,7 +398,7 @@ impl<T> Reactor<T> {
         }
         while let Some(key) = self.timed_out.pop() {
             // The owner may have closed it meanwhile.
-            if self.connections.get(key).is_some_and(Connection::is_owned) {
+            if self.connections.get(key).is_some_and(Link::is_owned) {
                 return Some(Event::Ended { key, how: Ended::SendTimeout });
             }
         }
@@ -488,9 +488,9 @@ impl<T> Reactor<T> {
         if !self.ring.make_room(SUBMISSIONS_PER_PLAN) {
             return self.list(key);
         }
-        let was_draining = connection.phase == Phase::Draining;
+        let was_draining = connection.stage == Stage::Draining;
         let plan = connection.plan(self.drained_turn);
-        if was_draining && connection.phase == Phase::Closing {
+        if was_draining && connection.stage == Stage::Closing {
             self.draining -= 1;
             self.closing += 1;
         }

@@ -37,12 +37,12 @@ pub(crate) struct Guard {
     process: Child,
     orders: PipeWriter,
     told: Deadlines,
-    ended: Option<Ended>,
+    ended: Option<GuardianEnd>,
 }
 
 /// How a guardian ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum GuardianEnd {
     /// As it should.
     Left(Verdict),
     /// It was killed, or could not do its work.
@@ -103,12 +103,12 @@ impl Guard {
     }
 
     /// How it ended, if it has and nobody was told yet.
-    pub(crate) fn try_end(&mut self) -> Option<Ended> {
+    pub(crate) fn try_end(&mut self) -> Option<GuardianEnd> {
         if self.ended.is_some() {
             return None;
         }
         let status = self.process.try_wait().expect("our child, waited for by nobody else")?;
-        let ended = status.code().and_then(guardian::verdict).map_or(Ended::Failed, Ended::Left);
+        let ended = status.code().and_then(guardian::verdict).map_or(GuardianEnd::Failed, GuardianEnd::Left);
         self.ended = Some(ended);
         self.ended
     }
@@ -119,7 +119,7 @@ impl Guard {
     }
 
     /// Waits until a dismissed guardian has left: from then on it sends no signal to the group's number.
-    pub(crate) async fn left(mut self, children: &mut Children) -> Ended {
+    pub(crate) async fn left(mut self, children: &mut Children) -> GuardianEnd {
         let patience = tokio::time::sleep(LEAVE_MAX);
         tokio::pin!(patience);
         loop {

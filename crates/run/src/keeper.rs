@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
 
 use super::acquire::{Senses, acquire};
 use super::group::Group;
-use super::guard::{Ended, Guard};
+use super::guard::{Guard, GuardianEnd};
 use super::kin::Kin;
 use super::queue::{Patience, Queue, Talk};
 use super::settings::RunSettings;
@@ -221,12 +221,12 @@ impl Runner<'_> {
         }
         match guard.try_end() {
             // The group is gone: the next look at it finds that too.
-            Some(Ended::Left(Verdict::Idle)) => Step::Wait,
-            Some(Ended::Left(Verdict::Acted)) => {
+            Some(GuardianEnd::Left(Verdict::Idle)) => Step::Wait,
+            Some(GuardianEnd::Left(Verdict::Acted)) => {
                 say_overruled(self.voice, self.settings, &self.watch);
                 self.watch.overruled(boottime_ns())
             }
-            Some(Ended::Failed) => {
+            Some(GuardianEnd::Failed) => {
                 let settings = self.settings;
                 self.voice.say(format_args!("{settings}: the guardian was killed; stopping the command"));
                 self.watch.unguarded(boottime_ns())
@@ -319,7 +319,7 @@ impl Runner<'_> {
         guard.dismiss();
         let ended = guard.left(&mut children).await;
         group.release();
-        if ended == Ended::Left(Verdict::Acted) && code != status::LOST {
+        if ended == GuardianEnd::Left(Verdict::Acted) && code != status::LOST {
             say_overruled(self.voice, self.settings, &self.watch);
             return status::LOST;
         }

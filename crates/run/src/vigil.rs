@@ -37,13 +37,13 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) struct Vigil {
     deadlines: Deadlines,
-    phase: Phase,
+    progress: Progress,
     let_go: bool,
     verdict: Verdict,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum Progress {
     /// Nothing is known yet, and nothing runs.
     Unasked,
     Watching,
@@ -58,78 +58,78 @@ enum Phase {
 impl Vigil {
     pub(crate) fn new() -> Self {
         let never = Deadlines { ask_ns: u64::MAX, kill_ns: u64::MAX };
-        Self { deadlines: never, phase: Phase::Unasked, let_go: false, verdict: Verdict::Idle }
+        Self { deadlines: never, progress: Progress::Unasked, let_go: false, verdict: Verdict::Idle }
     }
 
     /// `monolock run` gives an order.
     pub(crate) fn order(&mut self, order: Order) {
-        match (order, self.phase) {
-            (Order::Farewell, _) => self.phase = Phase::Over,
-            (Order::Watch(deadlines), Phase::Unasked | Phase::Watching) => {
+        match (order, self.progress) {
+            (Order::Farewell, _) => self.progress = Progress::Over,
+            (Order::Watch(deadlines), Progress::Unasked | Progress::Watching) => {
                 self.deadlines = deadlines;
-                self.phase = Phase::Watching;
+                self.progress = Progress::Watching;
             }
             // Too late for more time.
-            (Order::Watch(Deadlines { kill_ns, .. }), Phase::Asked) => {
+            (Order::Watch(Deadlines { kill_ns, .. }), Progress::Asked) => {
                 self.deadlines.kill_ns = self.deadlines.kill_ns.min(kill_ns);
             }
-            (Order::Watch(_), Phase::Killed { .. } | Phase::Over) => {}
+            (Order::Watch(_), Progress::Killed { .. } | Progress::Over) => {}
         }
     }
 
     /// `monolock run` is gone without a farewell: the server passes the lock on already.
     pub(crate) fn deserted(&mut self) {
-        match self.phase {
-            Phase::Unasked => self.phase = Phase::Over,
-            Phase::Watching | Phase::Asked => self.deadlines.kill_ns = 0,
-            Phase::Killed { .. } | Phase::Over => {}
+        match self.progress {
+            Progress::Unasked => self.progress = Progress::Over,
+            Progress::Watching | Progress::Asked => self.deadlines.kill_ns = 0,
+            Progress::Killed { .. } | Progress::Over => {}
         }
     }
 
     /// Nobody is left in the group.
     pub(crate) fn gone(&mut self) {
-        self.phase = Phase::Over;
+        self.progress = Progress::Over;
     }
 
     /// What is to be done; ask again after it was done.
     pub(crate) fn next(&mut self, now_ns: u64) -> Act {
-        match self.phase {
-            Phase::Watching | Phase::Asked if now_ns >= self.deadlines.kill_ns => {
+        match self.progress {
+            Progress::Watching | Progress::Asked if now_ns >= self.deadlines.kill_ns => {
                 if self.deadlines.ask_ns != u64::MAX {
                     self.verdict = Verdict::Acted;
                 }
-                self.phase = Phase::Killed { leave_ns: now_ns.saturating_add(KILLED_NS_MAX) };
+                self.progress = Progress::Killed { leave_ns: now_ns.saturating_add(KILLED_NS_MAX) };
                 Act::Kill
             }
-            Phase::Watching if now_ns >= self.ask_ns() => {
+            Progress::Watching if now_ns >= self.ask_ns() => {
                 self.verdict = Verdict::Acted;
-                self.phase = Phase::Asked;
+                self.progress = Progress::Asked;
                 Act::Ask
             }
-            Phase::Watching if !self.let_go && now_ns < self.deadlines.ask_ns => {
+            Progress::Watching if !self.let_go && now_ns < self.deadlines.ask_ns => {
                 self.let_go = true;
                 Act::LetGo
             }
-            Phase::Killed { leave_ns } if now_ns >= leave_ns => Act::Leave(self.verdict),
-            Phase::Over => Act::Leave(self.verdict),
-            Phase::Unasked | Phase::Watching | Phase::Asked | Phase::Killed { .. } => Act::Wait,
+            Progress::Killed { leave_ns } if now_ns >= leave_ns => Act::Leave(self.verdict),
+            Progress::Over => Act::Leave(self.verdict),
+            Progress::Unasked | Progress::Watching | Progress::Asked | Progress::Killed { .. } => Act::Wait,
         }
     }
 
     /// When to ask again at the latest.
     pub(crate) fn wake_ns(&self) -> u64 {
-        match self.phase {
-            Phase::Unasked => u64::MAX,
-            Phase::Watching => self.ask_ns().min(self.deadlines.kill_ns),
-            Phase::Asked => self.deadlines.kill_ns,
-            Phase::Killed { leave_ns } => leave_ns,
-            Phase::Over => 0,
+        match self.progress {
+            Progress::Unasked => u64::MAX,
+            Progress::Watching => self.ask_ns().min(self.deadlines.kill_ns),
+            Progress::Asked => self.deadlines.kill_ns,
+            Progress::Killed { leave_ns } => leave_ns,
+            Progress::Over => 0,
         }
     }
 
     /// Whether the group was killed.
     pub(crate) fn has_killed(&self) -> bool {
-        matches!(self.phase, Phase::Killed { .. })
+        matches!(self.progress, Progress::Killed { .. })
     }
 
     fn ask_ns(&self) -> u64 {

@@ -52,11 +52,11 @@ pub(crate) struct Watch {
     kill_after_ns: u64,
     /// The claim is lost.
     is_lost: bool,
-    phase: Phase,
+    course: Course,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum Course {
     /// The command runs, or is about to.
     Running,
     /// The group was asked to end.
@@ -79,7 +79,7 @@ impl Watch {
     /// Begins with a lock that is held, and a command that is about to run.
     pub(crate) fn new(lease: Lease, kill_after_ns: Option<u64>) -> Self {
         let kill_after_ns = kill_after_ns.unwrap_or(u64::MAX);
-        Self { lease, kill_after_ns, is_lost: false, phase: Phase::Running }
+        Self { lease, kill_after_ns, is_lost: false, course: Course::Running }
     }
 
     /// Whether the loss of the claim has been told.
@@ -89,10 +89,10 @@ impl Watch {
 
     /// When to call [`Watch::alarm`].
     pub(crate) fn wake_ns(&self) -> Option<u64> {
-        match self.phase {
-            Phase::Running => None,
-            Phase::Stopping { kill_ns, .. } => Some(kill_ns),
-            Phase::Killed { leave_ns, .. } => Some(leave_ns),
+        match self.course {
+            Course::Running => None,
+            Course::Stopping { kill_ns, .. } => Some(kill_ns),
+            Course::Killed { leave_ns, .. } => Some(leave_ns),
         }
     }
 
@@ -103,8 +103,8 @@ impl Watch {
             let ask_ns = confirmed_ns + self.lease.as_ns() * client::GIVE_UP_TENTHS / 10;
             return Deadlines { ask_ns, kill_ns: limit_ns.min(ask_ns.saturating_add(self.kill_after_ns)) };
         }
-        let kill_ns = match self.phase {
-            Phase::Stopping { kill_ns, .. } => kill_ns.min(limit_ns),
+        let kill_ns = match self.course {
+            Course::Stopping { kill_ns, .. } => kill_ns.min(limit_ns),
             _ => limit_ns,
         };
         Deadlines { ask_ns: u64::MAX, kill_ns }
@@ -112,53 +112,53 @@ impl Watch {
 
     /// A signal came for `monolock run`.
     pub(crate) fn signal(&mut self, signal: Signal) -> Step {
-        match self.phase {
-            Phase::Running | Phase::Stopping { .. } => Step::Forward(signal),
-            Phase::Killed { .. } => Step::Wait,
+        match self.course {
+            Course::Running | Course::Stopping { .. } => Step::Forward(signal),
+            Course::Killed { .. } => Step::Wait,
         }
     }
 
     /// The front was killed: so is the command.
     pub(crate) fn deserted(&mut self, now_ns: u64) -> Step {
         let killed = status::of_signal(Signal::KILL);
-        match self.phase {
-            Phase::Running => self.kill(now_ns, Outcome::Status(killed)),
-            Phase::Stopping { outcome, .. } => self.kill(now_ns, outcome),
-            Phase::Killed { .. } => Step::Wait,
+        match self.course {
+            Course::Running => self.kill(now_ns, Outcome::Status(killed)),
+            Course::Stopping { outcome, .. } => self.kill(now_ns, outcome),
+            Course::Killed { .. } => Step::Wait,
         }
     }
 
     /// The command ended, with this status; others of its group may be left.
     pub(crate) fn ended(&mut self, now_ns: u64, code: u8, is_held: bool, confirmed_ns: u64) -> Step {
-        match self.phase {
-            Phase::Running if is_held => {
+        match self.course {
+            Course::Running if is_held => {
                 let kill_ns = now_ns + LEFT_OVER_NS_MAX;
-                self.phase = Phase::Stopping { kill_ns, outcome: Outcome::Status(code) };
+                self.course = Course::Stopping { kill_ns, outcome: Outcome::Status(code) };
                 Step::Terminate
             }
             // How the claim was lost is the next event. Time alone has ended it so far.
-            Phase::Running => self.lose(now_ns, confirmed_ns, status::UNREACHABLE),
-            Phase::Stopping { .. } | Phase::Killed { .. } => Step::Wait,
+            Course::Running => self.lose(now_ns, confirmed_ns, status::UNREACHABLE),
+            Course::Stopping { .. } | Course::Killed { .. } => Step::Wait,
         }
     }
 
     /// The guardian is gone: the command does not run without it.
     pub(crate) fn unguarded(&mut self, now_ns: u64) -> Step {
-        match self.phase {
-            Phase::Running => {
+        match self.course {
+            Course::Running => {
                 let kill_ns = now_ns + LEFT_OVER_NS_MAX.min(self.kill_after_ns);
-                self.phase = Phase::Stopping { kill_ns, outcome: Outcome::Status(status::UNGUARDED) };
+                self.course = Course::Stopping { kill_ns, outcome: Outcome::Status(status::UNGUARDED) };
                 Step::Terminate
             }
-            Phase::Stopping { .. } | Phase::Killed { .. } => Step::Wait,
+            Course::Stopping { .. } | Course::Killed { .. } => Step::Wait,
         }
     }
 
     /// The guardian had to stop the group by itself: for the command, the claim was lost. Whether the command had ended
     /// before that, nobody knows.
     pub(crate) fn overruled(&mut self, now_ns: u64) -> Step {
-        match self.phase {
-            Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => {
+        match self.course {
+            Course::Running | Course::Stopping { .. } | Course::Killed { .. } => {
                 self.kill(now_ns, Outcome::Lost { before_begun: status::UNREACHABLE })
             }
         }
@@ -166,9 +166,9 @@ impl Watch {
 
     /// Nobody is left in the group, and the command had begun or not.
     pub(crate) fn gone(&mut self, has_begun: bool) -> Step {
-        match self.phase {
-            Phase::Running => unreachable!("a group is gone after its leader ended"),
-            Phase::Stopping { outcome, .. } | Phase::Killed { outcome, .. } => {
+        match self.course {
+            Course::Running => unreachable!("a group is gone after its leader ended"),
+            Course::Stopping { outcome, .. } | Course::Killed { outcome, .. } => {
                 Step::Finish(outcome.status(has_begun))
             }
         }
@@ -176,9 +176,9 @@ impl Watch {
 
     /// Looks at the time. Harmless when early.
     pub(crate) fn alarm(&mut self, now_ns: u64) -> Step {
-        match self.phase {
-            Phase::Stopping { kill_ns, outcome } if now_ns >= kill_ns => self.kill(now_ns, outcome),
-            Phase::Killed { leave_ns, outcome } if now_ns >= leave_ns => Step::Finish(outcome.status(true)),
+        match self.course {
+            Course::Stopping { kill_ns, outcome } if now_ns >= kill_ns => self.kill(now_ns, outcome),
+            Course::Killed { leave_ns, outcome } if now_ns >= leave_ns => Step::Finish(outcome.status(true)),
             _ => Step::Wait,
         }
     }
@@ -187,15 +187,15 @@ impl Watch {
     pub(crate) fn lost(&mut self, now_ns: u64, loss: &Loss, confirmed_ns: u64) -> Step {
         let before_begun = status::of_loss_while_waiting(loss);
         self.is_lost = true;
-        match self.phase {
-            Phase::Running => self.lose(now_ns, confirmed_ns, before_begun),
+        match self.course {
+            Course::Running => self.lose(now_ns, confirmed_ns, before_begun),
             // The command itself ended under the lock; only what it left behind has less time now.
-            Phase::Stopping { kill_ns, outcome } => {
+            Course::Stopping { kill_ns, outcome } => {
                 let kill_ns = kill_ns.min(self.kill_limit_ns(confirmed_ns));
-                self.phase = Phase::Stopping { kill_ns, outcome };
+                self.course = Course::Stopping { kill_ns, outcome };
                 self.alarm(now_ns)
             }
-            Phase::Killed { .. } => Step::Wait,
+            Course::Killed { .. } => Step::Wait,
         }
     }
 
@@ -205,12 +205,12 @@ impl Watch {
         if now_ns >= kill_ns {
             return self.kill(now_ns, outcome);
         }
-        self.phase = Phase::Stopping { kill_ns, outcome };
+        self.course = Course::Stopping { kill_ns, outcome };
         Step::Terminate
     }
 
     fn kill(&mut self, now_ns: u64, outcome: Outcome) -> Step {
-        self.phase = Phase::Killed { leave_ns: now_ns + KILLED_NS_MAX, outcome };
+        self.course = Course::Killed { leave_ns: now_ns + KILLED_NS_MAX, outcome };
         Step::Kill
     }
 

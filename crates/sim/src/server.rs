@@ -7,7 +7,7 @@ use locks::{Gate, SessionId, Table, TokenSource};
 
 use crate::agenda::Happening;
 use crate::network::{ConnId, Segment, Side};
-use crate::turn::Phase;
+use crate::turn::TurnStep;
 use crate::world::Core;
 
 /// Until when a process may grant and confirm.
@@ -64,7 +64,7 @@ impl Socket {
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) table: Table<ConnId>,
-    pub(crate) phase: Phase,
+    pub(crate) step: TurnStep,
     /// What is sent at the turn's next submission.
     pub(crate) outgoing: Vec<(ConnId, Segment)>,
     pub(crate) requests: Vec<Request>,
@@ -110,7 +110,7 @@ impl Process {
         let tokens = Arc::new(TokenSource::new());
         let shard = |_| Shard {
             table: Table::new(Arc::clone(&tokens)),
-            phase: Phase::Idle,
+            step: TurnStep::Idle,
             outgoing: Vec::new(),
             requests: Vec::new(),
             looked_ns: core.hosts[host].monotonic_ns(core.now_ns),
@@ -180,7 +180,7 @@ impl Process {
 
     /// Something came for a shard that may sleep.
     pub(crate) fn wake(&mut self, core: &mut Core, shard: usize) {
-        if matches!(self.shards[shard].phase, Phase::Idle) {
+        if matches!(self.shards[shard].step, TurnStep::Idle) {
             let at_ns = core.now_ns.max(self.stopped_until_ns);
             if self.shards[shard].planned_ns.is_none_or(|planned_ns| planned_ns > at_ns) {
                 self.plan(core, shard, at_ns);

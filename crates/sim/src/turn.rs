@@ -29,7 +29,7 @@ const SLEEPS_A_LEASE: u64 = 8;
 
 /// Where a shard's turn stands.
 #[derive(Debug, Default)]
-pub(crate) enum Phase {
+pub(crate) enum TurnStep {
     /// It waits.
     #[default]
     Idle,
@@ -42,28 +42,28 @@ pub(crate) enum Phase {
 impl Process {
     /// A shard goes on, until it is held up or its turn is over.
     pub(crate) fn step(&mut self, core: &mut Core, shard: usize) {
-        let between_turns = matches!(self.shards[shard].phase, Phase::Idle);
+        let between_turns = matches!(self.shards[shard].step, TurnStep::Idle);
         let can_stop_here = between_turns || core.plan.climate == Climate::Rough;
         if self.stopped_until_ns > core.now_ns && can_stop_here {
             return self.plan(core, shard, self.stopped_until_ns);
         }
         loop {
-            match std::mem::take(&mut self.shards[shard].phase) {
-                Phase::Idle => {
+            match std::mem::take(&mut self.shards[shard].step) {
+                TurnStep::Idle => {
                     let turn = self.look_after_waiting(core, shard);
                     self.end_io_of_lost_addresses(core, shard, &turn);
                     self.close_behind_a_closed_gate(core, shard, &turn);
                     let ready = self.gather(core, shard);
-                    self.shards[shard].phase = Phase::Looked(turn, ready);
+                    self.shards[shard].step = TurnStep::Looked(turn, ready);
                 }
-                Phase::Looked(mut turn, ready) => {
+                TurnStep::Looked(mut turn, ready) => {
                     if core.sabotage == Sabotage::ReadsWallClockLate {
                         turn.unix_ns = core.hosts[self.host].unix_ns(core.now_ns);
                     }
                     self.apply(core, shard, &mut turn, ready);
-                    self.shards[shard].phase = Phase::Applied(turn);
+                    self.shards[shard].step = TurnStep::Applied(turn);
                 }
-                Phase::Applied(turn) => {
+                TurnStep::Applied(turn) => {
                     if core.sabotage == Sabotage::PutsOffForOthers {
                         self.submit(core, shard);
                     }

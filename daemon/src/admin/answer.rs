@@ -148,12 +148,12 @@ fn config(settings: &ServeSettings, shards: usize) -> Config {
 #[derive(Serialize)]
 struct Listing<'a> {
     #[serde(serialize_with = "each_in_final_form")]
-    locks: &'a [seen::Lock],
+    locks: &'a [seen::SeenLock],
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<&'a str>,
 }
 
-fn each_in_final_form<S: Serializer>(locks: &&[seen::Lock], serializer: S) -> Result<S::Ok, S::Error> {
+fn each_in_final_form<S: Serializer>(locks: &&[seen::SeenLock], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(locks.iter().map(Lock::from))
 }
 
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    fn lock(name: &str, identity: &str) -> seen::Lock {
+    fn lock(name: &str, identity: &str) -> seen::SeenLock {
         let peer = "[2001:db8::1]:70".parse::<std::net::SocketAddr>().unwrap().into();
         let session = {
             let mut table = locks::Table::new(Default::default());
@@ -174,15 +174,15 @@ mod tests {
             table.acquire(&turn, 0, request, &mut Vec::new()).unwrap()
         };
         let who = seen::Who { identity: Some(identity.into()), peer };
-        let holder = seen::Holder {
+        let holder = seen::SeenHolder {
             session,
             who: who.clone(),
             since_ns: 1_796_000_000_123_456_789,
             lease: Lease::from_ms(10_000).unwrap(),
             token: Token(u64::MAX),
         };
-        let waiter = seen::Waiter { session, sequence: 1, who, queued_at_ns: 0 };
-        seen::Lock { name: name.into(), holder: Some(holder), waiters: vec![waiter] }
+        let waiter = seen::SeenWaiter { session, sequence: 1, who, queued_at_ns: 0 };
+        seen::SeenLock { name: name.into(), holder: Some(holder), waiters: vec![waiter] }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::call::Filter;
 use super::refusal::Refusal;
 use crate::shard::Questions;
-use crate::shard::seen::{Described, Holder, Lock, Waiter};
+use crate::shard::seen::{Described, SeenHolder, SeenLock, SeenWaiter};
 
 /// Names that one question asks to describe: as many sessions as a shard describes in one answer.
 const NAMES_A_QUESTION: usize = 256;
@@ -17,7 +17,7 @@ const NAMES_A_QUESTION: usize = 256;
 /// The locks of one answer, in the order of their names.
 #[derive(Debug)]
 pub(super) struct Page {
-    pub(super) locks: Vec<Lock>,
+    pub(super) locks: Vec<SeenLock>,
     /// The last name of this page, if there are more.
     pub(super) next: Option<Arc<str>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// One lock; `None` where it is idle.
-    pub(super) fn lock(&self, name: &str) -> Result<Option<Lock>, Refusal> {
+    pub(super) fn lock(&self, name: &str) -> Result<Option<SeenLock>, Refusal> {
         Ok(self.describe(vec![name.into()])?.pop())
     }
 
@@ -60,7 +60,7 @@ impl Gatherer<'_> {
     }
 
     /// The locks of these names that are not idle, in the order of their names.
-    fn describe(&self, names: Vec<Arc<str>>) -> Result<Vec<Lock>, Refusal> {
+    fn describe(&self, names: Vec<Arc<str>>) -> Result<Vec<SeenLock>, Refusal> {
         let mut by_shard: Vec<Vec<Arc<str>>> = self.questions.shards().map(|_| Vec::new()).collect();
         for name in names {
             by_shard[self.questions.shard_of(&name)].push(name);
@@ -89,10 +89,10 @@ impl Gatherer<'_> {
         &self,
         shard: usize,
         names: HashSet<Arc<str>>,
-        locks: &mut Vec<Lock>,
+        locks: &mut Vec<SeenLock>,
     ) -> Result<(), Refusal> {
         let names = Arc::new(names);
-        let mut queues: HashMap<Arc<str>, Vec<Waiter>> = HashMap::new();
+        let mut queues: HashMap<Arc<str>, Vec<SeenWaiter>> = HashMap::new();
         let mut next = Some(0);
         while let Some(from) = next {
             self.check_time()?;
@@ -109,7 +109,7 @@ impl Gatherer<'_> {
             Described::Whole(lock) => locks.push(lock),
             Described::LongQueue(holder) => {
                 let waiters = in_order(queues.remove(&name).unwrap_or_default(), holder.as_ref());
-                locks.push(Lock { name, holder, waiters });
+                locks.push(SeenLock { name, holder, waiters });
             }
         })
     }
@@ -143,7 +143,7 @@ impl Gatherer<'_> {
 }
 
 /// Waiters that were collected in no order, in that of the queue; one that holds the lock by now waits no more.
-fn in_order(mut waiters: Vec<Waiter>, holder: Option<&Holder>) -> Vec<Waiter> {
+fn in_order(mut waiters: Vec<SeenWaiter>, holder: Option<&SeenHolder>) -> Vec<SeenWaiter> {
     waiters.retain(|waiter| holder.is_none_or(|holder| holder.session != waiter.session));
     waiters.sort_unstable_by_key(|waiter| waiter.sequence);
     waiters

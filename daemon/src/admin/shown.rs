@@ -4,8 +4,8 @@ use admin_api::{Holder, Lock, Time, Waiter};
 
 use crate::shard::seen;
 
-impl From<&seen::Lock> for Lock {
-    fn from(lock: &seen::Lock) -> Self {
+impl From<&seen::SeenLock> for Lock {
+    fn from(lock: &seen::SeenLock) -> Self {
         Self {
             name: (*lock.name).to_owned(),
             holder: lock.holder.as_ref().map(Holder::from),
@@ -14,8 +14,8 @@ impl From<&seen::Lock> for Lock {
     }
 }
 
-impl From<&seen::Holder> for Holder {
-    fn from(holder: &seen::Holder) -> Self {
+impl From<&seen::SeenHolder> for Holder {
+    fn from(holder: &seen::SeenHolder) -> Self {
         Self {
             identity: identity(&holder.who),
             remote_addr: holder.who.peer.to_string(),
@@ -26,8 +26,8 @@ impl From<&seen::Holder> for Holder {
     }
 }
 
-impl From<&seen::Waiter> for Waiter {
-    fn from(waiter: &seen::Waiter) -> Self {
+impl From<&seen::SeenWaiter> for Waiter {
+    fn from(waiter: &seen::SeenWaiter) -> Self {
         Self {
             identity: identity(&waiter.who),
             remote_addr: waiter.who.peer.to_string(),

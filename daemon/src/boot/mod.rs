@@ -31,7 +31,7 @@ use systemd::Manager;
 
 /// How a server ended that had started, or was told to end while it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Shutdown {
     /// Every client was told.
     InOrder,
     /// A second signal did not let it.
@@ -69,7 +69,7 @@ impl Control {
     }
 
     /// Runs the server until a signal ends it.
-    pub(crate) fn serve(self, settings: &ServeSettings) -> Result<Ended, ServeError> {
+    pub(crate) fn serve(self, settings: &ServeSettings) -> Result<Shutdown, ServeError> {
         let _ends_the_process = vital::this_thread();
         let descriptors = descriptors::raise_descriptor_limit();
         if !reactor::probe()?.min_wait {
@@ -91,14 +91,14 @@ async fn control(
     descriptors: usize,
     mut signals: Signals,
     hangup: Signal,
-) -> Result<Ended, ServeError> {
+) -> Result<Shutdown, ServeError> {
     let manager = Manager::start()
         .map_err(|error| ServeError::System { what: "the thread that tells the service manager", error })?;
     let mut running = tokio::select! {
         running = start::start(settings, descriptors, hangup, &manager) => running?,
         signal = signals.next_to_end() => {
             info!(signal, "ending before the start was complete");
-            return Ok(Ended::InOrder);
+            return Ok(Shutdown::InOrder);
         }
     };
     let signal = tokio::select! {
@@ -110,10 +110,10 @@ async fn control(
     info!(signal, "shutting down");
     manager.stopping();
     tokio::select! {
-        () = running.stop() => Ok(Ended::InOrder),
+        () = running.stop() => Ok(Shutdown::InOrder),
         signal = signals.second_to_end() => {
             warn!(signal, "second signal: ending at once");
-            Ok(Ended::AtOnce)
+            Ok(Shutdown::AtOnce)
         }
     }
 }

@@ -7,7 +7,7 @@ use logging::Logging;
 use tracing::{error, warn};
 
 use super::ending::{fail, unknown_variables};
-use crate::boot::{Control, Ended};
+use crate::boot::{Control, Shutdown};
 use crate::settings::ServeSettings;
 use crate::vital;
 
@@ -26,8 +26,8 @@ pub(super) fn serve(settings: &ServeSettings) -> ExitCode {
         warn!(name, "a variable that is none of monolock's: mistyped? monolock --help lists what there is");
     }
     match control.serve(settings) {
-        Ok(Ended::InOrder) => ExitCode::SUCCESS,
-        Ok(Ended::AtOnce) => ExitCode::from(exit::INTERRUPTED),
+        Ok(Shutdown::InOrder) => ExitCode::SUCCESS,
+        Ok(Shutdown::AtOnce) => ExitCode::from(exit::INTERRUPTED),
         Err(error) => {
             error!("{error}");
             ExitCode::from(error.exit_status())

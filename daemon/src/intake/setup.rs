@@ -37,7 +37,7 @@ pub(super) async fn run(
     let has_made_room = pending.has_made_room();
     drop(pending);
     match claim {
-        Ok(Claim { acquire, rest, identity }) => {
+        Ok(Admitted { acquire, rest, identity }) => {
             let (socket, tls) = stream.into_parts();
             let secured = tls.map(|tls| Box::new(Secured { tls: *tls, identity }));
             context.shards.hand_over(HandOver { socket, peer, place, acquire, rest, secured });
@@ -63,7 +63,7 @@ pub(super) async fn run(
 }
 
 /// What a connection asks for.
-struct Claim {
+struct Admitted {
     acquire: Acquire,
     /// What came glued to the ACQUIRE.
     rest: Vec<u8>,
@@ -83,7 +83,7 @@ async fn first_frame(
     peer: Peer,
     deadline: Instant,
     context: &Context,
-) -> Result<Claim, Refusal> {
+) -> Result<Admitted, Refusal> {
     let mut received = Vec::new();
     loop {
         stream.receive(&mut received, deadline).await.map_err(Refusal::Gone)?;
@@ -97,7 +97,7 @@ async fn first_frame(
                     }
                     Refusal::Code(ErrorCode::NOT_AUTHORIZED)
                 })?;
-                return Ok(Claim { acquire, rest: rest.to_vec(), identity });
+                return Ok(Admitted { acquire, rest: rest.to_vec(), identity });
             }
             Ok(None) => {}
             Err(code) => {
@@ -115,7 +115,7 @@ async fn first_frame(
 const TLS_HELLO: [u8; 2] = [22, 3];
 
 /// The last check of an ACQUIRE: whether the client may have this lock.
-fn admit(claim: Claim, peer: Peer, admission: &Admission, context: &Context) -> Result<Claim, Refusal> {
+fn admit(claim: Admitted, peer: Peer, admission: &Admission, context: &Context) -> Result<Admitted, Refusal> {
     let lock = claim.acquire.name.as_str();
     let identity = claim.identity.as_deref().unwrap_or_default();
     if admission.acl.as_ref().is_none_or(|acl| acl.allows(identity, lock)) {

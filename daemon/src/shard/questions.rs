@@ -15,7 +15,7 @@ use protocol::Token;
 use reactor::Waker;
 
 use super::owners::Owners;
-use super::seen::{Described, Holder, NotReleased, Slice, Waiter};
+use super::seen::{Described, NotReleased, SeenHolder, SeenWaiter, Slice};
 
 /// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
 /// its askers have given up.
@@ -33,11 +33,11 @@ pub(super) enum Question {
     /// What there is to see of these locks.
     Describe { names: Vec<Arc<str>>, reply: Reply<Vec<Described>> },
     /// Who waits for any of these locks, from a part of the sessions.
-    Waiters { of: Arc<HashSet<Arc<str>>>, from: u32, reply: Reply<Slice<(Arc<str>, Waiter)>> },
+    Waiters { of: Arc<HashSet<Arc<str>>>, from: u32, reply: Reply<Slice<(Arc<str>, SeenWaiter)>> },
     /// The administrator takes a lock from its holder; if there is a token, only from the holder that has it.
-    ForceRelease { name: String, of: Option<Token>, reply: Reply<Result<Holder, NotReleased>> },
+    ForceRelease { name: String, of: Option<Token>, reply: Reply<Result<SeenHolder, NotReleased>> },
     /// The administrator removes a waiter.
-    Kick { session: SessionId, reply: Reply<Option<Waiter>> },
+    Kick { session: SessionId, reply: Reply<Option<SeenWaiter>> },
 }
 
 /// Where an answer goes.
@@ -139,7 +139,7 @@ impl Questions {
         shard: usize,
         of: &Arc<HashSet<Arc<str>>>,
         from: u32,
-    ) -> Result<Slice<(Arc<str>, Waiter)>, NoAnswer> {
+    ) -> Result<Slice<(Arc<str>, SeenWaiter)>, NoAnswer> {
         self.ask(shard, |reply| Question::Waiters { of: Arc::clone(of), from, reply })
     }
 
@@ -148,13 +148,13 @@ impl Questions {
         &self,
         name: &str,
         of: Option<Token>,
-    ) -> Result<Result<Holder, NotReleased>, NoAnswer> {
+    ) -> Result<Result<SeenHolder, NotReleased>, NoAnswer> {
         let shard = self.shard_of(name);
         self.ask(shard, |reply| Question::ForceRelease { name: name.to_owned(), of, reply })
     }
 
     /// Removes a session that waits for this lock. Who that was; `None` if it does not wait any more.
-    pub(crate) fn kick(&self, name: &str, session: SessionId) -> Result<Option<Waiter>, NoAnswer> {
+    pub(crate) fn kick(&self, name: &str, session: SessionId) -> Result<Option<SeenWaiter>, NoAnswer> {
         self.ask(self.shard_of(name), |reply| Question::Kick { session, reply })
     }
 

@@ -20,23 +20,23 @@ pub(crate) enum Described {
     /// Nobody holds it or waits for it.
     Idle,
     /// Everything.
-    Whole(Lock),
+    Whole(SeenLock),
     /// So many wait that the queue must be collected in slices; the holder as it is now.
-    LongQueue(Option<Holder>),
+    LongQueue(Option<SeenHolder>),
 }
 
 /// A lock that is held or waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lock {
+pub(crate) struct SeenLock {
     pub(crate) name: Arc<str>,
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<SeenHolder>,
     /// In order.
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Vec<SeenWaiter>,
 }
 
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub(crate) struct SeenHolder {
     pub(crate) session: SessionId,
     pub(crate) who: Who,
     /// Since the Unix epoch.
@@ -56,7 +56,7 @@ pub(crate) enum NotReleased {
 
 /// One that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Waiter {
+pub(crate) struct SeenWaiter {
     pub(crate) session: SessionId,
     /// Its place: waiters of one lock are in the order of this number.
     pub(crate) sequence: u64,

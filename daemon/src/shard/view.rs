@@ -6,7 +6,7 @@ use std::sync::Arc;
 use locks::{SessionId, SessionView, State, Table};
 use reactor::Key;
 
-use super::seen::{Described, Holder, Lock, Slice, Waiter};
+use super::seen::{Described, SeenHolder, SeenLock, SeenWaiter, Slice};
 use super::trail::Trail;
 use super::wire::Wire;
 use crate::clock::WallClock;
@@ -51,7 +51,7 @@ impl View<'_> {
         locks
     }
 
-    pub(super) fn waiters(&self, of: &HashSet<Arc<str>>, from: u32) -> Slice<(Arc<str>, Waiter)> {
+    pub(super) fn waiters(&self, of: &HashSet<Arc<str>>, from: u32) -> Slice<(Arc<str>, SeenWaiter)> {
         let (sessions, next) = self.table.sessions_from(from, SLOTS_MAX);
         let wanted = sessions.filter(|(_, view)| of.contains(view.lock));
         let waiter = |(id, view): (SessionId, SessionView<'_, Key>)| {
@@ -68,19 +68,19 @@ impl View<'_> {
         }
         let waiter = |id| self.waiter(id, &self.table.session(id)?);
         let waiters = self.table.waiters(name).filter_map(waiter).collect();
-        Described::Whole(Lock { name: Arc::clone(lock.name), holder, waiters })
+        Described::Whole(SeenLock { name: Arc::clone(lock.name), holder, waiters })
     }
 
     /// # Panics
     ///
     /// The session is no holder.
-    pub(super) fn holder(&self, session: SessionId) -> Holder {
+    pub(super) fn holder(&self, session: SessionId) -> SeenHolder {
         let view = self.table.session(session).expect("the table names sessions that it has");
         let (State::Holding { token, granted_ns } | State::Reserved { token, granted_ns }) = view.state
         else {
             panic!("the table names holders that hold")
         };
-        Holder {
+        SeenHolder {
             session,
             who: self.trail.who(self.wire, view.conn, session),
             since_ns: self.wall_clock.unix_ns(granted_ns),
@@ -89,9 +89,14 @@ impl View<'_> {
         }
     }
 
-    pub(super) fn waiter(&self, session: SessionId, view: &SessionView<'_, Key>) -> Option<Waiter> {
+    pub(super) fn waiter(&self, session: SessionId, view: &SessionView<'_, Key>) -> Option<SeenWaiter> {
         let State::Waiting { sequence, queued_ns } = view.state else { return None };
         let queued_at_ns = self.wall_clock.unix_ns(queued_ns);
-        Some(Waiter { session, sequence, who: self.trail.who(self.wire, view.conn, session), queued_at_ns })
+        Some(SeenWaiter {
+            session,
+            sequence,
+            who: self.trail.who(self.wire, view.conn, session),
+            queued_at_ns,
+        })
     }
 }

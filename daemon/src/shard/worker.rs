@@ -15,7 +15,7 @@ use tracing::debug;
 
 use super::hand_over::HandOver;
 use super::questions::{Asked, Question};
-use super::seen::{Holder, NotReleased, Waiter};
+use super::seen::{NotReleased, SeenHolder, SeenWaiter};
 use super::trail::Trail;
 use super::view::View;
 use super::wire::{Arrival, Wire};
@@ -322,7 +322,7 @@ impl Worker {
         View { table: &self.table, wire: &self.wire, trail: &self.trail, wall_clock: &self.wall_clock }
     }
 
-    fn force_release(&mut self, name: &str, of: Option<Token>) -> Result<Holder, NotReleased> {
+    fn force_release(&mut self, name: &str, of: Option<Token>) -> Result<SeenHolder, NotReleased> {
         let holder = self.view().holder(self.table.holder(name).ok_or(NotReleased::Idle)?);
         if let Some(of) = of.filter(|of| *of != holder.token) {
             return Err(NotReleased::OtherHolder { holder: holder.token, of });
@@ -335,7 +335,7 @@ impl Worker {
         Ok(holder)
     }
 
-    fn kick(&mut self, session: SessionId) -> Option<Waiter> {
+    fn kick(&mut self, session: SessionId) -> Option<SeenWaiter> {
         let view = self.table.session(session)?;
         let waiter = self.view().waiter(session, &view)?;
         let lock = Arc::clone(view.lock);

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::{Ended, Outcome, Reactor, tag};
-use crate::connection::{Phase, Receive};
+use crate::connection::{Receive, Stage};
 use crate::ring::Completion;
 use crate::slab::Key;
 
@@ -56,22 +56,22 @@ impl<T> Reactor<T> {
             },
         };
         let cause = connection.finish_receive(errno);
-        let phase = connection.phase;
-        match phase {
-            Phase::Open => {
-                connection.phase = Phase::Ended;
+        let stage = connection.stage;
+        match stage {
+            Stage::Open => {
+                connection.stage = Stage::Ended;
                 return Outcome::Ended { key, how: cause.map_or(Ended::Eof, Ended::from_errno) };
             }
-            Phase::Ended => {}
-            Phase::Draining | Phase::Closing => self.list(key),
+            Stage::Ended => {}
+            Stage::Draining | Stage::Closing => self.list(key),
         }
         Outcome::Nothing
     }
 
     fn judge_bytes(&mut self, key: Key, completion: Completion, len: usize) -> Outcome {
         let connection = self.connections.get_mut(key).expect("the caller looked it up");
-        let phase = connection.phase;
-        let within_bounds = phase != Phase::Draining || connection.drain(len as u32);
+        let stage = connection.stage;
+        let within_bounds = stage != Stage::Draining || connection.drain(len as u32);
         if !completion.more() {
             self.list(key);
         } else if connection.is_mute() {
@@ -81,8 +81,8 @@ impl<T> Reactor<T> {
         if !within_bounds {
             self.cut_drain(key);
         }
-        match (phase, completion.buffer()) {
-            (Phase::Open, Some(buffer)) => Outcome::Received { key, buffer, len },
+        match (stage, completion.buffer()) {
+            (Stage::Open, Some(buffer)) => Outcome::Received { key, buffer, len },
             _ => Outcome::Nothing,
         }
     }

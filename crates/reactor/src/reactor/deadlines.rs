@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::{Reactor, monotonic_ns};
-use crate::connection::Phase;
+use crate::connection::Stage;
 use crate::slab::Key;
 
 impl<T> Reactor<T> {
@@ -41,14 +41,14 @@ impl<T> Reactor<T> {
                 connection.has_stall_timer = true;
                 self.stalls.push(deadline_ns, key);
             } else {
-                connection.phase = Phase::Ended;
+                connection.stage = Stage::Ended;
                 self.timed_out.push(key);
             }
         }
     }
 
     pub(super) fn cut_drain(&mut self, key: Key) {
-        if self.connections.get(key).is_some_and(|connection| connection.phase == Phase::Draining) {
+        if self.connections.get(key).is_some_and(|connection| connection.stage == Stage::Draining) {
             self.draining -= 1;
             self.start_closing(key);
         }
