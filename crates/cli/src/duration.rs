@@ -1,4 +1,6 @@
 //! Durations as Go writes them: `5s`, `250ms`, `1m30s`, `1.5h`.
+//!
+//! Settings files of before are written in this grammar. Libraries have others: humantime refuses `1.5h` and `0`, and takes `1day`.
 
 use std::time::Duration;
 
