@@ -1,6 +1,7 @@
 //! Durations as Go writes them: `5s`, `250ms`, `1m30s`, `1.5h`.
 //!
-//! Settings files of before are written in this grammar. Libraries have others: humantime refuses `1.5h` and `0`, and takes `1day`.
+//! Settings files of before are written in this grammar. Libraries have others: humantime refuses
+//! `.5s` and `+5s`, and takes `1M` for a month.
 
 use std::time::Duration;
 
