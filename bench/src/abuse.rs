@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use protocol::Lease;
+use testkit::process::{self, Server, Start};
 
 use crate::attack::{self, Attack, Floods};
 use crate::claim::Claim;
 use crate::clock::{NS_PER_S, as_ns, now_ns};
-use crate::server::{self, Server, Start};
+use crate::usage::{CpuTime, anonymous_bytes};
 use crate::witnesses::{Felt, LEASE_MS, Rhythm, Witnesses};
 use crate::{Verdict, numbered_name};
 
@@ -53,7 +54,7 @@ pub(crate) struct Options {
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    let limit = server::raise_nofile()?;
+    let limit = process::raise_nofile()?;
     ensure!(
         u64::from(options.nofile + WELL_BEHAVED.sessions) + attack::BEYOND_LIMIT as u64 + 100 <= limit,
         "--nofile {} is too near to this process's own limit of {limit}",
@@ -114,7 +115,7 @@ fn phase(
     witnesses: &mut Witnesses,
 ) -> Result<f64> {
     let address = server.address();
-    let before = server.cpu_time()?;
+    let before = CpuTime::of(server.pid())?;
     let start_ns = now_ns();
     let end_ns = start_ns + u64::from(seconds) * NS_PER_S;
     let stop = AtomicBool::new(false);
@@ -131,10 +132,10 @@ fn phase(
     })
     .with_context(|| name.to_owned())?;
     let elapsed_ns = now_ns() - start_ns;
-    let used = server.cpu_time()?.since(&before);
+    let used = CpuTime::of(server.pid())?.since(&before);
     let [core, starved] = [used.run_ns, used.wait_ns].map(|ns| ns as f64 * 100.0 / elapsed_ns as f64);
     server.check_alive()?;
-    let mebibytes = server.anonymous_bytes()? >> 20;
+    let mebibytes = anonymous_bytes(server.pid())? >> 20;
     let newcomer = serve_newcomer(address).with_context(|| format!("after {name}"))?;
     let Felt { latencies, overdue, own_late_us } = witnesses.take_felt();
     let [p50, p99] = [0.5, 0.99].map(|share| latencies.quantile_us(share));

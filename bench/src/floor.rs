@@ -6,16 +6,18 @@
 
 mod buffers;
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::{env, io};
 
 use anyhow::{Context, Result};
 use io_uring::{IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue, types};
 use protocol::{ACQUIRED_BYTES, Token, acquired, decode_acquire};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use testkit::process::{self, Server};
 
 use crate::Verdict;
 use buffers::{Buffers, GROUP};
@@ -46,12 +48,35 @@ pub(crate) struct Options {
     time: Duration,
 }
 
+/// Starts it as a process of its own, on `cpu` if given.
+pub(crate) fn start(cpu: Option<usize>) -> Result<Server> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("floor");
+    if let Some(cpu) = cpu {
+        command.args(["--cpu", &cpu.to_string()]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    process::tie(&mut command, None);
+    let mut child = command.spawn().context("starting the floor")?;
+    let address = process::first_line(&mut child).and_then(|line| {
+        let address = line.trim().strip_prefix("listening ").map(str::to_owned);
+        Ok(address.with_context(|| format!("the floor said {line:?}"))?.parse()?)
+    });
+    match address {
+        Ok(address) => Ok(Server::of(child, address)),
+        Err(error) => {
+            process::end(&mut child);
+            Err(error)
+        }
+    }
+}
+
 /// Serves until the time is over.
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     // The table of direct descriptors is bounded by it.
-    crate::server::raise_nofile()?;
+    process::raise_nofile()?;
     if let Some(cpu) = options.cpu {
-        crate::server::pin_to(cpu)?;
+        crate::cpus::pin_to(cpu)?;
     }
     let listener = listen(options.listen).with_context(|| format!("listening on {}", options.listen))?;
     println!("listening {}", listener.local_addr()?);

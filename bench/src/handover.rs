@@ -8,10 +8,10 @@ use std::{env, io};
 
 use anyhow::{Context, Result, ensure};
 use protocol::{Lease, LockName};
+use testkit::process::{self, Server, Start};
 
 use crate::claim::Claim;
 use crate::clock::now_ns;
-use crate::server::{self, Server, Start};
 use crate::stats::Latencies;
 use crate::{LEASE_LONG_MS, Verdict};
 
@@ -101,9 +101,9 @@ impl HoldProcess {
         let mut command = Command::new(env::current_exe()?);
         command.args(["hold", "--address", &address.to_string(), "--name", name.as_str()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        server::tie(&mut command, None);
+        process::tie(&mut command, None);
         let mut process = Self(command.spawn().context("starting a holder")?);
-        let line = server::first_line(&mut process.0)?;
+        let line = process::first_line(&mut process.0)?;
         ensure!(line.trim() == HOLDS, "the holder said {line:?}");
         Ok(process)
     }
@@ -116,7 +116,7 @@ impl HoldProcess {
 
 impl Drop for HoldProcess {
     fn drop(&mut self) {
-        server::end(&mut self.0);
+        process::end(&mut self.0);
     }
 }
 

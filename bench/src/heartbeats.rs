@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 use protocol::Lease;
+use testkit::process::{self, Server, Start};
 
 use crate::clock::{NS_PER_S, as_ns, now_ns};
 use crate::load::{ANSWER_MAX, Fleet, Happened, Sent, What};
-use crate::server::{self, Server, Start};
 use crate::stats::{Latencies, Spread};
-use crate::usage::CpuTime;
-use crate::{LEASE_LONG_MS, Verdict, numbered_name};
+use crate::usage::{CpuTime, pinned_cpus};
+use crate::{LEASE_LONG_MS, Verdict, cpus, floor, numbered_name};
 
 /// Descriptors of this process besides the connections.
 const DESCRIPTORS_OTHER: u64 = 100;
@@ -76,14 +76,14 @@ impl FromStr for Pace {
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let connections = usize::try_from(options.connections)?;
-    let limit = server::raise_nofile()?;
+    let limit = process::raise_nofile()?;
     let needed = 2 * u64::from(options.connections) + DESCRIPTORS_OTHER;
     ensure!(needed <= limit, "{needed} descriptors are needed, the hard limit of open files is {limit}");
 
     let server = Server::start(&Start::new(program, options.shards))?;
-    let shard_cpus = server.pinned_cpus()?;
-    let floor = Server::start_floor(shard_cpus.first().copied())?;
-    let own_cpu = server::pin_away_from(&shard_cpus)?;
+    let shard_cpus = pinned_cpus(server.pid())?;
+    let floor = floor::start(shard_cpus.first().copied())?;
+    let own_cpu = cpus::pin_away_from(&shard_cpus)?;
     let mut targets =
         [Target::join("server", server, connections)?, Target::join("floor", floor, connections)?];
     println!(
@@ -149,12 +149,12 @@ impl Target {
 
     fn measure(&mut self, pace: Pace, seconds: u32) -> Result<Slice> {
         self.server.check_alive()?;
-        let before = self.server.cpu_time()?;
+        let before = CpuTime::of(self.server.pid())?;
         let load_before = CpuTime::of(std::process::id())?;
         let start_ns = now_ns();
         let driven = drive(&mut self.fleet, pace, u64::from(seconds) * NS_PER_S, &mut self.random)?;
         let elapsed_ns = now_ns() - start_ns;
-        let used = self.server.cpu_time()?.since(&before);
+        let used = CpuTime::of(self.server.pid())?.since(&before);
         let load_ns = CpuTime::of(std::process::id())?.since(&load_before).run_ns;
         let latencies = driven.latencies;
         ensure!(latencies.len() > 0, "no heartbeat was answered");

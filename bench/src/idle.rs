@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use protocol::{Lease, LockName, NAME_BYTES_MAX};
+use testkit::process::{self, Server, Start};
 
 use crate::load::Fleet;
-use crate::server::{self, Server, Start};
 use crate::tls::Certificates;
+use crate::usage::anonymous_bytes;
 use crate::{LEASE_LONG_MS, Verdict, numbered_name};
 
 /// Sessions and heartbeats of each that come before the first reading: more heartbeats than a shard has receive
@@ -52,7 +53,7 @@ pub(crate) struct Options {
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    server::raise_nofile()?;
+    process::raise_nofile()?;
     let name_bytes = usize::from(options.name_bytes);
     println!("anonymous memory of the server, bytes a session; names of {name_bytes} bytes subtracted");
     println!(
@@ -123,10 +124,10 @@ fn measure(
 
 fn settled_bytes(server: &Server) -> Result<u64> {
     let start = Instant::now();
-    let mut bytes = server.anonymous_bytes()?;
+    let mut bytes = anonymous_bytes(server.pid())?;
     while start.elapsed() < SETTLE_MAX {
         thread::sleep(SETTLE_STEP);
-        let again = server.anonymous_bytes()?;
+        let again = anonymous_bytes(server.pid())?;
         if again == bytes {
             break;
         }

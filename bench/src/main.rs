@@ -7,6 +7,7 @@ mod abuse;
 mod attack;
 mod claim;
 mod clock;
+mod cpus;
 mod expiry;
 mod floor;
 mod handover;
@@ -14,7 +15,6 @@ mod heartbeats;
 mod idle;
 mod load;
 mod pulse;
-mod server;
 mod sessions;
 mod soak;
 mod stats;
@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use protocol::LockName;
+use testkit::process;
 
 /// A lease that no run outlives: sessions that are not driven stay.
 const LEASE_LONG_MS: u32 = 3_600_000;
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<Verdict> {
     // Waits of a fraction of a millisecond; the usual slack would add 50 µs to each.
     rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-    let program = || server::find_program(cli.server.as_deref());
+    let program = || process::find_program(cli.server.as_deref());
     match &cli.command {
         Command::Floor(options) => floor::run(options),
         Command::Heartbeats(options) => heartbeats::run(options, &program()?),

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use protocol::{Lease, Token};
+use testkit::process::{self, Server, Start};
 
 use crate::clock::{NS_PER_S, as_ns, now_ns};
 use crate::load::{ANSWER_MAX, Fleet, Happened, What};
 use crate::pulse::Pulse;
-use crate::server::{self, Server, Start};
 use crate::stats::Latencies;
+use crate::usage::{CpuTime, anonymous_bytes};
 use crate::{Verdict, numbered_name};
 
 /// Heartbeats come this many times a lease.
@@ -43,12 +44,12 @@ pub(crate) struct Options {
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    let limit = server::raise_nofile()?;
+    let limit = process::raise_nofile()?;
     let connections = usize::try_from(options.connections)?;
     ensure!(u64::from(options.connections) < limit, "the hard limit of open files is {limit}");
     let Some(lease) = Lease::from_duration(options.lease) else { bail!("--lease 0ms is no lease") };
     let mut server = Server::start(&Start::new(program, options.shards))?;
-    let empty_bytes = server.anonymous_bytes()?;
+    let empty_bytes = anonymous_bytes(server.pid())?;
     let mut crowd = Crowd::new(server.address(), usize::try_from(options.locks)?, lease)?;
 
     let start_ns = now_ns();
@@ -62,19 +63,19 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     );
     crowd.report("heartbeats meanwhile", &mut server)?;
 
-    let before = server.cpu_time()?;
+    let before = CpuTime::of(server.pid())?;
     let stay_ns = u64::from(options.seconds) * NS_PER_S;
     let end_ns = now_ns() + stay_ns;
     while now_ns() < end_ns {
         crowd.turn(end_ns)?;
     }
-    let cpu_ns = server.cpu_time()?.since(&before).run_ns;
+    let cpu_ns = CpuTime::of(server.pid())?.since(&before).run_ns;
     println!(
         "{} s with all of them: {:.1}% of a core, {:.0} heartbeats/s, {:.0} bytes of memory a session",
         options.seconds,
         cpu_ns as f64 * 100.0 / stay_ns as f64,
         crowd.latencies.len() as f64 / f64::from(options.seconds),
-        server.anonymous_bytes()?.saturating_sub(empty_bytes) as f64 / connections as f64
+        anonymous_bytes(server.pid())?.saturating_sub(empty_bytes) as f64 / connections as f64
     );
     crowd.report("heartbeats meanwhile", &mut server)?;
 

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use protocol::{Lease, LockName};
+use testkit::process::{self, Server, Start};
 
 use crate::claim::Claim;
 use crate::clock::now_ns;
-use crate::server::{self, Server, Start};
+use crate::cpus;
 use crate::stats::Latencies;
+use crate::usage::{CpuTime, pinned_cpus};
 use crate::{LEASE_LONG_MS, Verdict};
 use pairs::Lateness;
 
@@ -56,10 +58,10 @@ struct Limits {
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     let Some(lease) = Lease::from_duration(options.lease) else { bail!("--lease 0ms is no lease") };
-    server::raise_nofile()?;
+    process::raise_nofile()?;
     let mut server = Server::start(&Start::new(program, 1))?;
     // The clients leave the shard its CPU, as if they were on other machines.
-    server::pin_away_from(&server.pinned_cpus()?)?;
+    cpus::pin_away_from(&pinned_cpus(server.pid())?)?;
     let mut faults = quiet(&mut server, lease, options.rounds)?;
     println!(
         "beside floods, on one shard: lateness in ms, from the end of the lease to the waiter's ACQUIRED"
@@ -122,9 +124,9 @@ fn one_phase(
     name: &str,
     measure: &dyn Fn() -> Result<(Lateness, String)>,
 ) -> Result<Option<String>> {
-    let (before, start_ns) = (server.cpu_time()?, now_ns());
+    let (before, start_ns) = (CpuTime::of(server.pid())?, now_ns());
     let (lateness, story) = measure().with_context(|| name.to_owned())?;
-    let starved_ns = server.cpu_time()?.since(&before).wait_ns;
+    let starved_ns = CpuTime::of(server.pid())?.since(&before).wait_ns;
     server.check_alive()?;
     let Lateness { latencies, early, too_slow } = lateness;
     ensure!(latencies.len() > 0, "{name}: nothing was measured, {too_slow} waiters came too late");

@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use client::boottime_ns;
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::process;
 
 use super::entry::{Act, ActLine, ClientId, append};
 use super::{Options, acts_log};
-use crate::server;
 
 /// What is done, logged before it is done.
 pub(super) struct Acts(File);
@@ -98,13 +98,13 @@ impl<'a> Crowd<'a> {
         command.args(["--lease-min", &format!("{}ms", self.options.lease_min.as_millis())]);
         command.args(["--lease-max", &format!("{}ms", self.options.lease_max.as_millis())]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        server::tie(&mut command, None);
+        process::tie(&mut command, None);
         Ok(Client { id, child: command.spawn().context("starting a client")? })
     }
 }
 
 impl Drop for Crowd<'_> {
     fn drop(&mut self) {
-        self.clients.iter_mut().for_each(|client| server::end(&mut client.child));
+        self.clients.iter_mut().for_each(|client| process::end(&mut client.child));
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use client::{Connection, Error, Event, boottime_ns, request};
 use rustix::process::Signal;
+use testkit::process::{self, Server, Start};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -19,7 +20,6 @@ use super::report::shown_returns;
 use super::run::END_MAX;
 use super::{Options, lock_name};
 use crate::Verdict;
-use crate::server::{self, Server, Start};
 
 /// Nothing may listen for longer than this, for the demand below to hold.
 const GAP_MAX: Duration = Duration::from_millis(200);
@@ -34,8 +34,8 @@ const QUEUED_MAX: Duration = Duration::from_secs(30);
 type Answered = (usize, u64);
 
 pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    server::raise_nofile()?;
-    let address = server::fixed_address()?;
+    process::raise_nofile()?;
+    let address = process::fixed_address()?;
     let start = || Server::start_at(&Start::new(program, options.shards), address);
     let mut server = start()?;
     let (answers, answered) = mpsc::channel();

@@ -7,6 +7,7 @@ use std::{env, fs, process, thread};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
+use testkit::process::{Server, Start, fixed_address, raise_nofile};
 
 use super::admin::Administrator;
 use super::crowd::{Acts, Crowd};
@@ -15,7 +16,6 @@ use super::history::History;
 use super::schedule::{Deed, plan};
 use super::{Options, admin_socket, audit_log, report};
 use crate::Verdict;
-use crate::server::{self, Server, Start};
 
 /// How long a server may take to end in order; it promises about two seconds.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(super) const END_MAX: Duration = Duration::from_secs(10);
 const TURN: Duration = Duration::from_millis(5);
 
 pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    server::raise_nofile()?;
+    raise_nofile()?;
     ensure!(!options.lease_min.is_zero(), "--lease-min 0ms is no lease");
     ensure!(options.lease_min <= options.lease_max, "--lease-min is longer than --lease-max");
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -47,7 +47,7 @@ pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
 
 fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> {
     let acts = Acts::create(dir)?;
-    let address = server::fixed_address()?;
+    let address = fixed_address()?;
     let administrator = Administrator::new(admin_socket(dir));
     let start = || start(options, program, dir, address, &acts);
     let mut server = start()?;

@@ -12,11 +12,12 @@ use std::{env, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use protocol::{Acquire, Lease, ServerFrame, decode_server_frame};
+use testkit::process;
 
 use crate::clock::now_ns;
 use crate::load::ANSWER_MAX;
 use crate::tls::{self, Certificates, Dialer};
-use crate::{LEASE_LONG_MS, Verdict, numbered_name, server};
+use crate::{LEASE_LONG_MS, Verdict, numbered_name};
 
 /// The least that the scheduler knows: the storm takes what CPU time is left.
 pub(super) const NICE: i32 = 19;
@@ -65,21 +66,21 @@ impl Storm {
             command.arg("--mutual");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        server::tie(&mut command, None);
+        process::tie(&mut command, None);
         Ok(Self(command.spawn().context("starting the storm")?))
     }
 
     /// Tells it to stop; what it did.
     pub(super) fn end(mut self) -> Result<Weathered> {
         drop(self.0.stdin.take());
-        let line = server::first_line(&mut self.0)?;
+        let line = process::first_line(&mut self.0)?;
         Weathered::parse(&line).with_context(|| format!("the storm said {line:?}"))
     }
 }
 
 impl Drop for Storm {
     fn drop(&mut self) {
-        server::end(&mut self.0);
+        process::end(&mut self.0);
     }
 }
 
@@ -150,7 +151,7 @@ struct Shared {
 pub(crate) fn run(options: &Options) -> Result<Verdict> {
     // Threads inherit it.
     rustix::process::setpriority_process(None, NICE).context("nice")?;
-    server::raise_nofile()?;
+    process::raise_nofile()?;
     let shared = Shared {
         server: options.address,
         dialer: Dialer::from_files(&options.certificates, options.mutual)?,

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use testkit::process::{self, Server, Start};
 
 use crate::Verdict;
 use crate::clock::{NS_PER_S, now_ns};
-use crate::server::{self, Server, Start};
 use crate::stats::Latencies;
 use crate::tls::Certificates;
+use crate::usage::CpuTime;
 use crate::witnesses::{Felt, Rhythm, Witnesses};
 pub(crate) use clients::{Options as ClientOptions, run as run_clients};
 use clients::{Storm, Weathered};
@@ -50,7 +51,7 @@ pub(crate) struct Options {
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    let limit = server::raise_nofile()?;
+    let limit = process::raise_nofile()?;
     ensure!(
         u64::from(options.half_open + options.threads + options.sessions) + 100 <= limit,
         "so many connections need more than the {limit} open files that are allowed"
@@ -92,12 +93,12 @@ pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
 
 /// Runs one phase, prints its line, and returns the latencies of its heartbeats.
 fn phase(name: &str, seconds: u32, server: &mut Server, witnesses: &mut Witnesses) -> Result<Latencies> {
-    let before = server.cpu_time()?;
+    let before = CpuTime::of(server.pid())?;
     let start_ns = now_ns();
     let end_ns = start_ns + u64::from(seconds) * NS_PER_S;
     witnesses.watch(|now| now >= end_ns)?;
     let elapsed_ns = now_ns() - start_ns;
-    let used = server.cpu_time()?.since(&before);
+    let used = CpuTime::of(server.pid())?.since(&before);
     server.check_alive()?;
     let [core, starved] = [used.run_ns, used.wait_ns].map(|ns| ns as f64 * 100.0 / elapsed_ns as f64);
     let Felt { latencies, overdue, own_late_us } = witnesses.take_felt();

@@ -1,11 +1,13 @@
-//! What tests of several crates share. It is no dependency of anything that is installed.
+//! What tests of several crates share, and the tools that start servers. It is no dependency of anything that is installed.
 //!
 //! ```
 //! let diagnostics = testkit::diagnostics::Diagnostics::new();
 //! tracing::info!("said");
 //! assert_eq!(diagnostics.lines(), [" INFO said"]);
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod certificates;
 pub mod diagnostics;
+#[allow(unsafe_code)]
+pub mod process;

@@ -1,4 +1,5 @@
-//! Child processes that this tool measures: started on a free loopback port, ended with it on every path.
+//! Child processes of a tool that measures or torments servers: started on a free loopback port, ended with the
+//! tool on every path.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
@@ -16,9 +17,6 @@ use rustix::process::{
     Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process, set_parent_process_death_signal,
     setrlimit,
 };
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-use crate::usage::{self, CpuTime};
 
 /// How long a server may take until it listens. It should take 50 ms.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -38,42 +36,44 @@ const END_POLL: Duration = Duration::from_millis(1);
 /// How long a closed port of this machine takes to refuse: microseconds, and what the scheduler adds.
 const REFUSAL_MAX: Duration = Duration::from_millis(20);
 
-/// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so that no client
-/// can take the port while no server has it.
+/// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so that no
+/// client can take the port while no server has it.
 const FIXED_PORTS: RangeInclusive<u16> = 15_000..=30_000;
 
 /// A running server; ended when dropped, and by the kernel when this process ends in any other way.
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     address: SocketAddr,
     log: Option<JoinHandle<VecDeque<String>>>,
 }
 
 /// How to start a monolock server.
-pub(crate) struct Start<'a> {
-    pub(crate) program: &'a Path,
-    pub(crate) shards: usize,
+pub struct Start<'a> {
+    /// Its program.
+    pub program: &'a Path,
+    /// Its shards.
+    pub shards: usize,
     /// Hard limit of open files, where it is not this process's own.
-    pub(crate) nofile: Option<u64>,
+    pub nofile: Option<u64>,
     /// More flags.
-    pub(crate) flags: Vec<String>,
+    pub flags: Vec<String>,
 }
 
 impl<'a> Start<'a> {
     /// With this process's limits and no more flags.
-    pub(crate) fn new(program: &'a Path, shards: usize) -> Self {
+    pub fn new(program: &'a Path, shards: usize) -> Self {
         Self { program, shards, nofile: None, flags: Vec::new() }
     }
 }
 
 impl Server {
     /// Starts a monolock server and waits until it listens.
-    pub(crate) fn start(start: &Start<'_>) -> Result<Self> {
+    pub fn start(start: &Start<'_>) -> Result<Self> {
         Self::start_at(start, free_address()?)
     }
 
     /// The same, on an address that an earlier server may have had.
-    pub(crate) fn start_at(start: &Start<'_>, address: SocketAddr) -> Result<Self> {
+    pub fn start_at(start: &Start<'_>, address: SocketAddr) -> Result<Self> {
         let mut command = Command::new(start.program);
         command.args(["-listen", &address.to_string(), "-shards", &start.shards.to_string()]);
         command.args(&start.flags);
@@ -86,48 +86,29 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts this tool's own floor as a process of its own, on `cpu` if given.
-    pub(crate) fn start_floor(cpu: Option<usize>) -> Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        command.arg("floor");
-        if let Some(cpu) = cpu {
-            command.args(["--cpu", &cpu.to_string()]);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        tie(&mut command, None);
-        let mut child = command.spawn().context("starting the floor")?;
-        let address = first_line(&mut child).and_then(|line| {
-            let address = line.trim().strip_prefix("listening ").map(str::to_owned);
-            Ok(address.with_context(|| format!("the floor said {line:?}"))?.parse()?)
-        });
-        let mut server = Self { child, address: ([0; 4], 0).into(), log: None };
-        server.address = address?;
-        Ok(server)
+    /// A child that serves at an address already.
+    pub fn of(child: Child, address: SocketAddr) -> Self {
+        Self { child, address, log: None }
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(crate) fn cpu_time(&self) -> Result<CpuTime> {
-        CpuTime::of(self.child.id())
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
-    pub(crate) fn anonymous_bytes(&self) -> Result<u64> {
-        usage::anonymous_bytes(self.child.id())
-    }
-
-    pub(crate) fn pinned_cpus(&self) -> Result<Vec<usize>> {
-        usage::pinned_cpus(self.child.id())
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.child), signal).context("signalling the server")
     }
 
-    /// Waits until it has ended and its port is closed: the kernel takes an io_uring down after its process is gone, and the
-    /// listener with it. Until then it goes on taking connections that nobody serves.
-    pub(crate) fn wait_for_end(&mut self, at_most: Duration) -> Result<ExitStatus> {
+    /// Waits until it has ended and its port is closed: the kernel takes an io_uring down after its process is gone,
+    /// and the listener with it. Until then it goes on taking connections that nobody serves.
+    pub fn wait_for_end(&mut self, at_most: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         let mut ended = None;
         loop {
@@ -148,7 +129,7 @@ impl Server {
     }
 
     /// An error with the server's last words if it has ended.
-    pub(crate) fn check_alive(&mut self) -> Result<()> {
+    pub fn check_alive(&mut self) -> Result<()> {
         let Some(status) = self.child.try_wait()? else { return Ok(()) };
         let lines = self.log.take().map(|reader| reader.join().expect("a reader does not panic"));
         bail!("the server ended ({status}): {}", Vec::from(lines.unwrap_or_default()).join("\n"))
@@ -172,13 +153,13 @@ impl Drop for Server {
 }
 
 /// Kills a child and takes its status, whether or not it has ended already.
-pub(crate) fn end(child: &mut Child) {
+pub fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
 
 /// The first line that a child prints on its piped standard output.
-pub(crate) fn first_line(child: &mut Child) -> Result<String> {
+pub fn first_line(child: &mut Child) -> Result<String> {
     let stdout = child.stdout.as_mut().context("the child's output is not piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
@@ -187,7 +168,7 @@ pub(crate) fn first_line(child: &mut Child) -> Result<String> {
 
 /// Ties a child's life to this one's (whatever ends this process kills the child) and sets its limit of open files:
 /// a hard limit of `nofile` or the one of this process, and the usual soft limit.
-pub(crate) fn tie(command: &mut Command, nofile: Option<u64>) {
+pub fn tie(command: &mut Command, nofile: Option<u64>) {
     let parent = getpid();
     let maximum = nofile.or(getrlimit(Resource::Nofile).maximum);
     let current = Some(maximum.map_or(NOFILE_SOFT_USUAL, |hard| hard.min(NOFILE_SOFT_USUAL)));
@@ -204,32 +185,14 @@ pub(crate) fn tie(command: &mut Command, nofile: Option<u64>) {
 }
 
 /// Raises the soft limit of open files to the hard limit and says what it is.
-pub(crate) fn raise_nofile() -> Result<u64> {
+pub fn raise_nofile() -> Result<u64> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).context("raising RLIMIT_NOFILE")?;
     Ok(maximum.unwrap_or(u64::MAX))
 }
 
-/// Puts the calling thread on one CPU.
-pub(crate) fn pin_to(cpu: usize) -> Result<()> {
-    let mut cpus = CpuSet::new();
-    ensure!(cpu < CpuSet::MAX_CPU, "there is no CPU {cpu}");
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus).with_context(|| format!("running on CPU {cpu}"))
-}
-
-/// Puts the calling thread on a CPU that `taken` does not name, the last such one; where there is none it stays free.
-pub(crate) fn pin_away_from(taken: &[usize]) -> Result<Option<usize>> {
-    let allowed = sched_getaffinity(None)?;
-    let free = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu) && !taken.contains(&cpu));
-    if let Some(cpu) = free {
-        pin_to(cpu)?;
-    }
-    Ok(free)
-}
-
-/// Where the server's program is: as asked, beside this tool, or where cargo puts it.
-pub(crate) fn find_program(asked: Option<&Path>) -> Result<PathBuf> {
+/// Where the server's program is: as asked, beside this program, or where cargo puts it.
+pub fn find_program(asked: Option<&Path>) -> Result<PathBuf> {
     let remedy = "build it with `cargo build --release -p monolock`, or name it with --server PATH";
     if let Some(path) = asked {
         ensure!(path.is_file(), "there is no server at {}: {remedy}", path.display());
@@ -254,7 +217,7 @@ fn free_address() -> Result<SocketAddr> {
 }
 
 /// A free address for a server that is restarted on it.
-pub(crate) fn fixed_address() -> Result<SocketAddr> {
+pub fn fixed_address() -> Result<SocketAddr> {
     let mut ports = std::iter::repeat_with(|| fastrand::u16(FIXED_PORTS)).take(FIXED_PORTS.len());
     let free = ports.find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
     Ok((Ipv4Addr::LOCALHOST, free.context("looking for a free port")?).into())
