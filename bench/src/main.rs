@@ -16,7 +16,6 @@ mod idle;
 mod load;
 mod pulse;
 mod sessions;
-mod soak;
 mod stats;
 mod storm;
 mod tls;
@@ -57,14 +56,10 @@ enum Command {
     Expiry(expiry::Options),
     Abuse(abuse::Options),
     Storm(storm::Options),
-    Soak(soak::Options),
-    CheckHistory(soak::CheckOptions),
     #[command(hide = true)]
     Hold(handover::HoldOptions),
     #[command(hide = true)]
     StormClients(storm::ClientOptions),
-    #[command(hide = true)]
-    SoakClient(soak::ClientOptions),
 }
 
 /// Whether what was measured is as demanded.
@@ -101,9 +96,6 @@ fn run(cli: &Cli) -> anyhow::Result<Verdict> {
         Command::Abuse(options) => abuse::run(options, &program()?),
         Command::Storm(options) => storm::run(options, &program()?),
         Command::StormClients(options) => storm::run_clients(options),
-        Command::Soak(options) => soak::run(options, &program()?),
-        Command::CheckHistory(options) => soak::check_history(options),
-        Command::SoakClient(options) => soak::live(options),
         Command::Hold(options) => handover::hold(options),
     }
 }

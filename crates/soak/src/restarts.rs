@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use client::{Connection, Error, Event, boottime_ns, request};
@@ -69,11 +69,11 @@ pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
 
 /// When each claim was answered for the first time since then.
 fn collect(answered: &Receiver<Answered>, all: usize, since_ns: u64) -> Result<Vec<u64>> {
-    let deadline_ns = boottime_ns() + crate::clock::as_ns(QUEUED_MAX);
+    let deadline = Instant::now() + QUEUED_MAX;
     let mut first = vec![None; all];
     let mut missing = all;
     while missing > 0 {
-        let left = Duration::from_nanos(deadline_ns.saturating_sub(boottime_ns()));
+        let left = deadline.saturating_duration_since(Instant::now());
         let (claim, at_ns) = answered
             .recv_timeout(left)
             .ok()

@@ -10,10 +10,9 @@ use protocol::ErrorCode;
 use super::entry::{Cause, ClaimId};
 use super::history::{Claim, End, History, Life};
 use super::{HOLD_LEASES_MAX, agreement, deeds, order, ownership};
-use crate::clock::NS_PER_S;
 
 /// What a turn may take beyond the holder's time: a machine that is busy with hundreds of clients, and then some.
-const SLACK_NS: u64 = 3 * NS_PER_S;
+const SLACK_NS: u64 = 3_000_000_000;
 
 /// A broken promise, and the claims that show it: two at most.
 #[derive(Debug, Clone, PartialEq, Eq)]

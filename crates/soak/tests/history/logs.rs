@@ -6,14 +6,14 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-const TOOL: &str = env!("CARGO_BIN_EXE_monolock-bench");
+const TOOL: &str = env!("CARGO_BIN_EXE_monolock-soak");
 
 /// Logs of a real soak: 8 clients, 2 locks, both restarts.
 pub(crate) const SOAKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/soaked");
 
 /// What the check says: its exit status and its output.
 pub(crate) fn check(dir: &Path) -> (i32, String) {
-    let output = Command::new(TOOL).arg("check-history").arg(dir).output().unwrap();
+    let output = Command::new(TOOL).arg("check").arg(dir).output().unwrap();
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     (output.status.code().unwrap(), text)
 }

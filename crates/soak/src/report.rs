@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::agreement::{self, Agreement, UNWRITTEN_MAX};
+use super::agreement::{self, Agreement, UNWRITTEN_MAX_MS};
 use super::audit::What;
 use super::check::{self, Violation};
 use super::client_log;
@@ -102,7 +102,7 @@ fn print_audit(history: &History) {
     let Agreement { unread, unwritten, .. } = agreement::compare(history);
     println!(
         "audit log: grants that no client read {unread}  events of the last {} ms before a SIGKILL that are not in it {unwritten}",
-        UNWRITTEN_MAX.as_millis()
+        UNWRITTEN_MAX_MS
     );
     let count = |is: fn(Answer) -> bool| {
         history.deeds.iter().filter(|deed| deed.answer.is_some_and(|(_, answer)| is(answer))).count()

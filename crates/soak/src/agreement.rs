@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use protocol::{ErrorCode, Token};
 
@@ -10,11 +9,10 @@ use super::audit::{Event, Reason, What};
 use super::check::Violation;
 use super::entry::{Answer, Cause};
 use super::history::{Claim, Deed, End, History, Life};
-use crate::clock::as_ns;
 
 /// The log lacks at most what happened in this time before a SIGKILL. The server writes every 10 ms, from a thread of its
 /// own; the rest is a machine that is busy with clients.
-pub(super) const UNWRITTEN_MAX: Duration = Duration::from_millis(500);
+pub(super) const UNWRITTEN_MAX_MS: u64 = 500;
 
 /// What the comparison gives.
 #[derive(Debug, Default)]
@@ -194,5 +192,5 @@ impl Done {
 /// What was known at that time may have been in a killed server's memory only.
 fn is_unwritten(life: &Life, known_ns: u64) -> bool {
     let killed_ns = life.signal.filter(|&(_, was_killed)| was_killed).map(|(signal_ns, _)| signal_ns);
-    killed_ns.is_some_and(|killed_ns| known_ns + as_ns(UNWRITTEN_MAX) >= killed_ns)
+    killed_ns.is_some_and(|killed_ns| known_ns + UNWRITTEN_MAX_MS * 1_000_000 >= killed_ns)
 }

@@ -92,7 +92,7 @@ impl<'a> Crowd<'a> {
         acts.note(Act::Spawn(id))?;
         let own_seed = self.seed ^ (u64::from(id.place) << 32 | u64::from(id.generation));
         let mut command = Command::new(env::current_exe()?);
-        command.arg("soak-client").arg("--dir").arg(self.dir);
+        command.arg("client").arg("--dir").arg(self.dir);
         command.args(["--address", &self.address.to_string(), "--client", &id.to_string()]);
         command.args(["--seed", &own_seed.to_string(), "--locks", &self.options.locks.to_string()]);
         command.args(["--lease-min", &format!("{}ms", self.options.lease_min.as_millis())]);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use cli::parse_duration;
 use client::{Closed, Connection, Error, Event, Loss, boottime_ns, request};
 use fastrand::Rng;
 use protocol::{ErrorCode, Token};
@@ -17,7 +18,6 @@ use tokio::time::{sleep, timeout};
 use super::entry::{Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine, append};
 use super::{HOLD_LEASES_MAX, client_log, lock_name, register};
 use crate::Verdict;
-use crate::clock::parse_duration;
 
 /// The log of one process: some hours of claims. Then it ends, and the soak starts another in its place.
 const LOG_BYTES_MAX: usize = 1 << 20;

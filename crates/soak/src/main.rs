@@ -1,4 +1,6 @@
-//! A soak: many client processes at one server, some killed or stopped, the server restarted; and a check of what they saw.
+//! A soak: many client processes at one server, some killed or stopped, the server restarted; and a check of what
+//! they saw.
+#![forbid(unsafe_code)]
 
 mod admin;
 mod agreement;
@@ -17,14 +19,13 @@ mod run;
 mod schedule;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-
-use crate::Verdict;
-use crate::clock::parse_duration;
-
-pub(crate) use client::{Options as ClientOptions, live};
+use clap::{Parser, Subcommand};
+use cli::parse_duration;
+use testkit::process::find_program;
 
 use entry::ClientId;
 use history::History;
@@ -36,8 +37,33 @@ const HOLD_LEASES_MAX: u32 = 2;
 const STOP_LEASES_MAX: u32 = 2;
 
 /// Client processes, an administrator, and the server restarted under them; what they saw and the audit log are checked.
+#[derive(Debug, Parser)]
+#[command(name = "monolock-soak", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    /// The server's program [default: `monolock` beside this one, else target/release/monolock].
+    #[arg(long, value_name = "PATH")]
+    server: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(CheckOptions),
+    #[command(hide = true)]
+    Client(self::client::Options),
+}
+
+/// Whether what was promised was kept.
+enum Verdict {
+    Met,
+    Missed(String),
+}
+
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+struct Options {
     /// Client processes (with --restart-only: claims, in one process).
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
@@ -67,20 +93,39 @@ pub(crate) struct Options {
     restart_only: bool,
 }
 
-/// Checks the logs that `soak --keep` left.
+/// Checks the logs that `--keep` left.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CheckOptions {
+struct CheckOptions {
     /// The folder.
     dir: PathBuf,
 }
 
-/// Runs and checks.
-pub(crate) fn run(options: &Options, program: &Path) -> Result<Verdict> {
-    if options.restart_only { restarts::run(options, program) } else { run::run(options, program) }
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(Verdict::Met) => ExitCode::SUCCESS,
+        Ok(Verdict::Missed(why)) => {
+            eprintln!("monolock-soak: missed: {why}");
+            ExitCode::from(1)
+        }
+        Err(error) => {
+            eprintln!("monolock-soak: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(Cli { server, options, command }: &Cli) -> Result<Verdict> {
+    let program = || find_program(server.as_deref());
+    match command {
+        Some(Command::Check(options)) => check_history(options),
+        Some(Command::Client(options)) => self::client::live(options),
+        None if options.restart_only => restarts::run(options, &program()?),
+        None => self::run::run(options, &program()?),
+    }
 }
 
 /// Checks logs and prints what they tell.
-pub(crate) fn check_history(options: &CheckOptions) -> Result<Verdict> {
+fn check_history(options: &CheckOptions) -> Result<Verdict> {
     let history = History::read(&options.dir)?;
     report::judge(&history, &options.dir)
 }
