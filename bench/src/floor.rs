@@ -8,7 +8,7 @@ mod buffers;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use std::{env, io};
 
@@ -50,13 +50,12 @@ pub(crate) struct Options {
 
 /// Starts it as a process of its own, on `cpu` if given.
 pub(crate) fn start(cpu: Option<usize>) -> Result<Server> {
-    let mut command = Command::new(env::current_exe()?);
+    let mut command = process::tied(&env::current_exe()?, None)?;
     command.arg("floor");
     if let Some(cpu) = cpu {
         command.args(["--cpu", &cpu.to_string()]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    process::tie(&mut command, None);
     let mut child = command.spawn().context("starting the floor")?;
     let address = process::first_line(&mut child).and_then(|line| {
         let address = line.trim().strip_prefix("listening ").map(str::to_owned);

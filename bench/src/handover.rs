@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::{env, io};
 
 use anyhow::{Context, Result, ensure};
@@ -98,10 +98,9 @@ struct HoldProcess(Child);
 
 impl HoldProcess {
     fn start(address: SocketAddr, name: &LockName) -> Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
+        let mut command = process::tied(&env::current_exe()?, None)?;
         command.args(["hold", "--address", &address.to_string(), "--name", name.as_str()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        process::tie(&mut command, None);
         let mut process = Self(command.spawn().context("starting a holder")?);
         let line = process::first_line(&mut process.0)?;
         ensure!(line.trim() == HOLDS, "the holder said {line:?}");

@@ -69,6 +69,7 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
+    process::become_what_was_asked();
     match run(&Cli::parse()) {
         Ok(Verdict::Met) => ExitCode::SUCCESS,
         Ok(Verdict::Missed(why)) => {

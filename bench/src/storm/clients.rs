@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Storm {
         certificates: &Certificates,
         options: &super::Options,
     ) -> Result<Self> {
-        let mut command = Command::new(env::current_exe()?);
+        let mut command = process::tied(&env::current_exe()?, None)?;
         command.args(["storm-clients", "--address", &server.to_string(), "--certificates"]);
         command.arg(certificates.directory());
         command.args([
@@ -66,7 +66,6 @@ impl Storm {
             command.arg("--mutual");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        process::tie(&mut command, None);
         Ok(Self(command.spawn().context("starting the storm")?))
     }
 

@@ -4,7 +4,7 @@ use std::env;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use client::boottime_ns;
@@ -91,14 +91,13 @@ impl<'a> Crowd<'a> {
     fn spawn(&self, id: ClientId, acts: &Acts) -> Result<Client> {
         acts.note(Act::Spawn(id))?;
         let own_seed = self.seed ^ (u64::from(id.place) << 32 | u64::from(id.generation));
-        let mut command = Command::new(env::current_exe()?);
+        let mut command = process::tied(&env::current_exe()?, None)?;
         command.arg("client").arg("--dir").arg(self.dir);
         command.args(["--address", &self.address.to_string(), "--client", &id.to_string()]);
         command.args(["--seed", &own_seed.to_string(), "--locks", &self.options.locks.to_string()]);
         command.args(["--lease-min", &format!("{}ms", self.options.lease_min.as_millis())]);
         command.args(["--lease-max", &format!("{}ms", self.options.lease_max.as_millis())]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        process::tie(&mut command, None);
         Ok(Client { id, child: command.spawn().context("starting a client")? })
     }
 }

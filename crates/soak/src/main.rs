@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use cli::parse_duration;
-use testkit::process::find_program;
+use testkit::process::{become_what_was_asked, find_program};
 
 use entry::ClientId;
 use history::History;
@@ -101,6 +101,7 @@ struct CheckOptions {
 }
 
 fn main() -> ExitCode {
+    become_what_was_asked();
     match run(&Cli::parse()) {
         Ok(Verdict::Met) => ExitCode::SUCCESS,
         Ok(Verdict::Missed(why)) => {

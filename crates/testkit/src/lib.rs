@@ -5,9 +5,8 @@
 //! tracing::info!("said");
 //! assert_eq!(diagnostics.lines(), [" INFO said"]);
 //! ```
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod certificates;
 pub mod diagnostics;
-#[allow(unsafe_code)]
 pub mod process;

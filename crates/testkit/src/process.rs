@@ -1,20 +1,25 @@
 //! Child processes of a tool that measures or torments servers: started on a free loopback port, ended with the
 //! tool on every path.
+//!
+//! A child begins as the tool's own program, which ties itself to its parent and then becomes what was asked for: see
+//! [`tied`]. A tool's `main` calls [`become_what_was_asked`] before anything else.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process, set_parent_process_death_signal,
+    Pid, Resource, Rlimit, Signal, getppid, getrlimit, kill_process, set_parent_process_death_signal,
     setrlimit,
 };
 
@@ -29,6 +34,15 @@ const LOG_LINES_MAX: usize = 20;
 
 /// The usual soft limit of open files. Children start with it: a server raises its own.
 const NOFILE_SOFT_USUAL: u64 = 1024;
+
+/// The first argument of a tool's process that is to become another program.
+const BECOME: &str = "become";
+
+/// The exit status of a shell whose command cannot be started.
+const STATUS_NOT_STARTED: i32 = 127;
+
+/// No limit, among arguments.
+const UNLIMITED: &str = "unlimited";
 
 /// Between two looks whether it has ended, and whether its port is closed.
 const END_POLL: Duration = Duration::from_millis(1);
@@ -74,11 +88,10 @@ impl Server {
 
     /// The same, on an address that an earlier server may have had.
     pub fn start_at(start: &Start<'_>, address: SocketAddr) -> Result<Self> {
-        let mut command = Command::new(start.program);
+        let mut command = tied(start.program, start.nofile)?;
         command.args(["-listen", &address.to_string(), "-shards", &start.shards.to_string()]);
         command.args(&start.flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        tie(&mut command, start.nofile);
         let mut child = command.spawn().with_context(|| format!("starting {}", start.program.display()))?;
         let log = keep_last_lines(&mut child);
         let mut server = Self { child, address, log };
@@ -166,22 +179,48 @@ pub fn first_line(child: &mut Child) -> Result<String> {
     Ok(line)
 }
 
-/// Ties a child's life to this one's (whatever ends this process kills the child) and sets its limit of open files:
-/// a hard limit of `nofile` or the one of this process, and the usual soft limit.
-pub fn tie(command: &mut Command, nofile: Option<u64>) {
-    let parent = getpid();
-    let maximum = nofile.or(getrlimit(Resource::Nofile).maximum);
-    let current = Some(maximum.map_or(NOFILE_SOFT_USUAL, |hard| hard.min(NOFILE_SOFT_USUAL)));
-    let prepare = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        if getppid() != Some(parent) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
-        Ok(())
-    };
-    // SAFETY: between fork and exec `prepare` makes three plain system calls; it neither allocates nor locks.
-    unsafe { command.pre_exec(prepare) };
+/// A command that runs `program`, whose arguments are to be added. Whatever ends this process kills the command's, and
+/// its limits of open files are those of a shell's command: a hard limit of `nofile` or the one of this process, and
+/// the usual soft limit.
+///
+/// It works in a program that calls [`become_what_was_asked`].
+///
+/// # Errors
+///
+/// This process's own program cannot be told.
+pub fn tied(program: &Path, nofile: Option<u64>) -> Result<Command> {
+    let hard = nofile.or(getrlimit(Resource::Nofile).maximum);
+    let hard = hard.map_or(UNLIMITED.to_owned(), |hard| hard.to_string());
+    let mut command = Command::new(env::current_exe().context("this program's own path")?);
+    command.args([BECOME, &process::id().to_string(), &hard]).arg(program);
+    Ok(command)
+}
+
+/// Becomes another program if the first argument says so; else it returns and has done nothing.
+pub fn become_what_was_asked() {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != BECOME) {
+        return;
+    }
+    let Err(why) = become_tied(arguments);
+    eprintln!("{why:#}");
+    process::exit(STATUS_NOT_STARTED);
+}
+
+/// Does what [`tied`] wrote down. Nothing is returned but an error.
+fn become_tied(mut arguments: impl Iterator<Item = OsString>) -> Result<Infallible> {
+    let mut next = || arguments.next().context("an argument is missing");
+    let (parent, hard, program) = (next()?, next()?, next()?);
+    let number = |text: &OsString| text.to_str().and_then(|text| text.parse().ok());
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = number(&parent).and_then(|number| Pid::from_raw(i32::try_from(number).ok()?));
+    ensure!(parent.is_some() && getppid() == parent, "the process that asked for it has ended");
+    let maximum = number(&hard);
+    ensure!(maximum.is_some() || hard == UNLIMITED, "{hard:?} is no limit of open files");
+    let current = Some(maximum.map_or(NOFILE_SOFT_USUAL, |hard: u64| hard.min(NOFILE_SOFT_USUAL)));
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).context("RLIMIT_NOFILE")?;
+    let why = Command::new(&program).args(arguments).exec();
+    Err(why).with_context(|| format!("starting {}", program.display()))
 }
 
 /// Raises the soft limit of open files to the hard limit and says what it is.
@@ -247,14 +286,5 @@ mod tests {
         let error = find_program(Some(Path::new("/nonexistent/monolock"))).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/monolock") && error.contains("--server"), "{error}");
         assert_eq!(error.lines().count(), 1);
-    }
-
-    #[test]
-    fn a_server_that_ends_at_once_is_reported_with_its_last_words() {
-        // It takes none of a server's flags and says so.
-        let program = Path::new("/bin/cat");
-        let started = Server::start(&Start::new(program, 1));
-        let error = started.err().expect("it never listens").to_string();
-        assert!(error.contains("ended") && error.contains("cat:"), "{error}");
     }
 }
