@@ -11,9 +11,9 @@ use protocol::Token;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::crowd::Acts;
-use super::entry::{Act, Answer};
-use super::lock_name;
+use crate::acts::Acts;
+use crate::logs::entry::{Act, Answer};
+use crate::logs::names::lock_name;
 
 /// How long a call may take. An answer takes a turn of a shard or two; the rest is a machine that is busy with clients.
 const CALL_MAX: Duration = Duration::from_secs(5);

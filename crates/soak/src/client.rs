@@ -9,15 +9,17 @@ use anyhow::{Context, Result};
 use cli::parse_duration;
 use client::{Closed, Connection, Error, Event, Loss, boottime_ns, request};
 use fastrand::Rng;
-use protocol::{ErrorCode, Token};
+use protocol::Token;
 use rustix::process::{Signal, getpid, kill_process};
 use socket2::SockRef;
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use super::entry::{Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine, append};
-use super::{HOLD_LEASES_MAX, client_log, lock_name, register};
-use crate::Verdict;
+use crate::checks::HOLD_LEASES_MAX;
+use crate::logs::entry::{Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine, append};
+use crate::logs::names::{client_log, lock_name, register};
+use crate::pauses::Pauses;
+use crate::verdict::Verdict;
 
 /// The log of one process: some hours of claims. Then it ends, and the soak starts another in its place.
 const LOG_BYTES_MAX: usize = 1 << 20;
@@ -70,14 +72,15 @@ pub(crate) fn live(options: &Options) -> Result<Verdict> {
     let log = File::create_new(&path).with_context(|| path.display().to_string())?;
     let registers: Result<Vec<File>> = (0..options.locks).map(|lock| open_register(options, lock)).collect();
     let rng = Rng::with_seed(options.seed);
-    let mut life = Life { options, log, logged_bytes: 0, registers: registers?, rng, backoff: Pauses::new() };
+    let mut claimant =
+        Claimant { options, log, logged_bytes: 0, registers: registers?, rng, backoff: Pauses::new() };
     runtime.block_on(async {
         for number in 0.. {
-            if life.logged_bytes >= LOG_BYTES_MAX {
+            if claimant.logged_bytes >= LOG_BYTES_MAX {
                 break;
             }
-            let longest = life.claim(number).await?;
-            let pause = life.rng.u64(0..=u64::try_from(longest.as_nanos())?);
+            let longest = claimant.claim(number).await?;
+            let pause = claimant.rng.u64(0..=u64::try_from(longest.as_nanos())?);
             sleep(Duration::from_nanos(pause)).await;
         }
         Ok(Verdict::Met)
@@ -89,7 +92,7 @@ fn open_register(options: &Options, lock: u32) -> Result<File> {
     OpenOptions::new().append(true).create(true).open(&path).with_context(|| path.display().to_string())
 }
 
-struct Life<'a> {
+struct Claimant<'a> {
     options: &'a Options,
     log: File,
     logged_bytes: usize,
@@ -107,7 +110,7 @@ struct Claiming {
     logged_ns: u64,
 }
 
-impl Life<'_> {
+impl Claimant<'_> {
     /// One claim from its connection to its end; the longest pause after it.
     async fn claim(&mut self, number: u32) -> Result<Duration> {
         let lock = self.rng.u32(0..self.options.locks);
@@ -227,33 +230,12 @@ impl Life<'_> {
     }
 }
 
-pub(super) fn cause(loss: &Loss) -> Cause {
+fn cause(loss: &Loss) -> Cause {
     match loss {
         Loss::ConnectionClosed(Closed::ByServer) => Cause::Closed,
         Loss::ConnectionClosed(Closed::Broken(_) | Closed::Refused(_) | Closed::SpeaksTls) => Cause::Broken,
         Loss::HeartbeatTimeout => Cause::Timeout,
         Loss::ProtocolViolation(_) => Cause::Violation,
         Loss::Server { code, .. } => Cause::Error(code.0),
-    }
-}
-
-/// The longest pauses before the next attempt, as the protocol wants them.
-pub(super) struct Pauses(Duration);
-
-impl Pauses {
-    const FIRST: Duration = Duration::from_millis(100);
-    const LAST: Duration = Duration::from_secs(5);
-
-    pub(super) fn new() -> Self {
-        Self(Self::FIRST)
-    }
-
-    pub(super) fn after(&mut self, error: &Error) -> Duration {
-        if matches!(error, Error::Lost(Loss::Server { code: ErrorCode::SHUTTING_DOWN, .. })) {
-            return Self::FIRST;
-        }
-        let pause = self.0;
-        self.0 = (2 * pause).min(Self::LAST);
-        pause
     }
 }

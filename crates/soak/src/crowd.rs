@@ -1,33 +1,17 @@
 //! The client processes: each in its place, replaced when it is gone.
 
 use std::env;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use client::boottime_ns;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::process;
 
-use super::entry::{Act, ActLine, ClientId, append};
-use super::{Options, acts_log};
-
-/// What is done, logged before it is done.
-pub(super) struct Acts(File);
-
-impl Acts {
-    pub(super) fn create(dir: &Path) -> Result<Self> {
-        let path = acts_log(dir);
-        Ok(Self(File::create_new(&path).with_context(|| path.display().to_string())?))
-    }
-
-    pub(super) fn note(&self, act: Act) -> Result<()> {
-        append(&self.0, &ActLine { at_ns: boottime_ns(), act })?;
-        Ok(())
-    }
-}
+use crate::acts::Acts;
+use crate::logs::entry::{Act, ClientId};
+use crate::options::Options;
 
 /// All clients; killed when dropped.
 pub(super) struct Crowd<'a> {

@@ -2,41 +2,33 @@
 //! they saw.
 #![forbid(unsafe_code)]
 
+mod acts;
 mod admin;
-mod agreement;
-mod audit;
-mod check;
+mod checks;
 mod client;
 mod crowd;
-mod deeds;
-mod entry;
-mod history;
-mod order;
-mod ownership;
+mod logs;
+mod options;
+mod pauses;
 mod report;
 mod restarts;
+mod returns;
 mod run;
 mod schedule;
+mod verdict;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use cli::parse_duration;
 use testkit::process::{become_what_was_asked, find_program};
 
-use entry::ClientId;
-use history::History;
+use options::Options;
+use verdict::Verdict;
 
-/// The longest hold, in leases: some heartbeats, and a lock that still moves.
-const HOLD_LEASES_MAX: u32 = 2;
-
-/// The longest stop of a client, in leases: past its own claim and well into the next holder's.
-const STOP_LEASES_MAX: u32 = 2;
-
-/// Client processes, an administrator, and the server restarted under them; what they saw and the audit log are checked.
+/// Runs client processes, an administrator, and a server that restarts under them; then checks what they saw and the
+/// audit log.
 #[derive(Debug, Parser)]
 #[command(name = "monolock-soak", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -54,43 +46,6 @@ enum Command {
     Check(CheckOptions),
     #[command(hide = true)]
     Client(self::client::Options),
-}
-
-/// Whether what was promised was kept.
-enum Verdict {
-    Met,
-    Missed(String),
-}
-
-#[derive(Debug, clap::Args)]
-struct Options {
-    /// Client processes (with --restart-only: claims, in one process).
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    clients: u32,
-    /// Locks that they share.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    locks: u32,
-    /// How long they do.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: u32,
-    /// The shortest lease; each claim draws one.
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
-    lease_min: Duration,
-    /// The longest lease.
-    #[arg(long, default_value = "3s", value_parser = parse_duration)]
-    lease_max: Duration,
-    /// Repeats an earlier schedule.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Keeps the logs in this new folder.
-    #[arg(long, value_name = "DIR")]
-    keep: Option<PathBuf>,
-    /// Shards of the server.
-    #[arg(long, default_value_t = 2)]
-    shards: usize,
-    /// Only restarts the server, and shows how the claims come back.
-    #[arg(long)]
-    restart_only: bool,
 }
 
 /// Checks the logs that `--keep` left.
@@ -127,38 +82,5 @@ fn run(Cli { server, options, command }: &Cli) -> Result<Verdict> {
 
 /// Checks logs and prints what they tell.
 fn check_history(options: &CheckOptions) -> Result<Verdict> {
-    let history = History::read(&options.dir)?;
-    report::judge(&history, &options.dir)
-}
-
-fn lock_name(lock: u32) -> String {
-    format!("soak-{lock}")
-}
-
-/// The lock of this name, if it is one of a soak's.
-fn lock_of(name: &str) -> Option<u32> {
-    name.strip_prefix("soak-")?.parse().ok()
-}
-
-/// The server's own, of all its lives.
-fn audit_log(dir: &Path) -> PathBuf {
-    dir.join("audit.log")
-}
-
-fn admin_socket(dir: &Path) -> PathBuf {
-    dir.join("admin.sock")
-}
-
-/// What the soak did.
-fn acts_log(dir: &Path) -> PathBuf {
-    dir.join("acts.log")
-}
-
-fn client_log(dir: &Path, client: ClientId) -> PathBuf {
-    dir.join(format!("client-{client}.log"))
-}
-
-/// What a lock guards.
-fn register(dir: &Path, lock: u32) -> PathBuf {
-    dir.join(format!("register-{lock}.log"))
+    report::judge(&logs::read(&options.dir)?, &options.dir)
 }

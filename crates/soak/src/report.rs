@@ -6,13 +6,14 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::agreement::{self, Agreement, UNWRITTEN_MAX_MS};
-use super::audit::What;
-use super::check::{self, Violation};
-use super::client_log;
-use super::entry::{Answer, ClaimId, ClientLine, Seen};
-use super::history::{End, History, lines};
-use crate::Verdict;
+use crate::checks::{self, Agreement, UNWRITTEN_MAX_MS, Violation, Writes};
+use crate::logs::audit::What;
+use crate::logs::entry::{Answer, ClaimId, ClientLine, Seen};
+use crate::logs::history::{End, History};
+use crate::logs::lines;
+use crate::logs::names::client_log;
+use crate::returns::returns_ns;
+use crate::verdict::Verdict;
 
 /// Violations that are shown; the rest is only counted.
 const SHOWN_MAX: usize = 10;
@@ -31,7 +32,7 @@ pub(super) fn judge(history: &History, dir: &Path) -> Result<Verdict> {
     for life in 1..history.lives.len() {
         print_returns(history, life);
     }
-    let violations = check::check(history);
+    let violations = checks::check(history);
     for violation in violations.iter().take(SHOWN_MAX) {
         print!("{}", shown(violation, dir)?);
     }
@@ -66,7 +67,7 @@ fn print_figures(history: &History) {
         history.lives.len().saturating_sub(1)
     );
     println!("ends: {}", ends.join("  "));
-    let check::Writes { accepted, stale_within_a_life, stale_across_lives } = check::replay(history);
+    let Writes { accepted, stale_within_a_life, stale_across_lives } = checks::replay(history);
     println!(
         "guarded writes: accepted {accepted}  refused as stale: {stale_within_a_life} within a server's life, {stale_across_lives} across lives"
     );
@@ -99,7 +100,7 @@ fn print_audit(history: &History) {
         .map(|(reason, count)| format!("{} {count}", format!("{reason:?}").to_lowercase()))
         .collect();
     println!("audit log: {} ({})", kinds.join("  "), reasons.join("  "));
-    let Agreement { unread, unwritten, .. } = agreement::compare(history);
+    let Agreement { unread, unwritten, .. } = checks::compare(history);
     println!(
         "audit log: grants that no client read {unread}  events of the last {} ms before a SIGKILL that are not in it {unwritten}",
         UNWRITTEN_MAX_MS
@@ -126,7 +127,7 @@ fn shown_end(end: End) -> String {
 
 /// How clients came back to a server that was restarted.
 fn print_returns(history: &History, life: usize) {
-    let returns = check::returns_ns(history, life);
+    let returns = returns_ns(history, life);
     let Some((signal_ns, was_killed)) = history.lives[life - 1].signal else { return };
     let gap_ns = history.lives[life].listening_ns - signal_ns;
     let how = if was_killed { "SIGKILL" } else { "SIGTERM" };

@@ -15,11 +15,12 @@ use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::client::Pauses;
-use super::report::shown_returns;
-use super::run::END_MAX;
-use super::{Options, lock_name};
-use crate::Verdict;
+use crate::logs::names::lock_name;
+use crate::options::Options;
+use crate::pauses::Pauses;
+use crate::report::shown_returns;
+use crate::run::END_MAX;
+use crate::verdict::Verdict;
 
 /// Nothing may listen for longer than this, for the demand below to hold.
 const GAP_MAX: Duration = Duration::from_millis(200);

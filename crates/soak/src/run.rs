@@ -9,13 +9,15 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use testkit::process::{Server, Start, fixed_address, raise_nofile};
 
-use super::admin::Administrator;
-use super::crowd::{Acts, Crowd};
-use super::entry::Act;
-use super::history::History;
-use super::schedule::{Deed, plan};
-use super::{Options, admin_socket, audit_log, report};
-use crate::Verdict;
+use crate::acts::Acts;
+use crate::admin::Administrator;
+use crate::crowd::Crowd;
+use crate::logs::entry::Act;
+use crate::logs::names::{admin_socket, audit_log};
+use crate::options::Options;
+use crate::schedule::{Planned, plan};
+use crate::verdict::Verdict;
+use crate::{logs, report};
 
 /// How long a server may take to end in order; it promises about two seconds.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
@@ -38,7 +40,7 @@ pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     );
     let folder = Folder::create(options.keep.as_deref())?;
     soak(options, program, &folder.path, seed)?;
-    let verdict = report::judge(&History::read(&folder.path)?, &folder.path)?;
+    let verdict = report::judge(&logs::read(&folder.path)?, &folder.path)?;
     if matches!(verdict, Verdict::Missed(_)) {
         folder.keep();
     }
@@ -53,29 +55,29 @@ fn soak(options: &Options, program: &Path, dir: &Path, seed: u64) -> Result<()> 
     let mut server = start()?;
     let mut crowd = Crowd::start(options, dir, address, seed, &acts)?;
     let run = Duration::from_secs(u64::from(options.seconds));
-    let deeds = plan(seed, options.clients, options.locks, run, options.lease_max);
-    let mut deeds = deeds.into_iter().peekable();
+    let planned = plan(seed, options.clients, options.locks, run, options.lease_max);
+    let mut planned = planned.into_iter().peekable();
     let begin = Instant::now();
     while begin.elapsed() < run {
         let now_ms = u64::try_from(begin.elapsed().as_millis())?;
-        // A deed takes its time where the server does not answer: the run ends all the same.
+        // What is done takes its time where the server does not answer: the run ends all the same.
         while begin.elapsed() < run
-            && let Some((_, deed)) = deeds.next_if(|&(at_ms, _)| at_ms <= now_ms)
+            && let Some((_, next)) = planned.next_if(|&(at_ms, _)| at_ms <= now_ms)
         {
-            match deed {
-                Deed::Kill(place) => crowd.signal(place, Signal::KILL, &acts)?,
-                Deed::Stop(place) => crowd.signal(place, Signal::STOP, &acts)?,
-                Deed::Continue(place) => crowd.signal(place, Signal::CONT, &acts)?,
-                Deed::RestartByTerm => {
+            match next {
+                Planned::Kill(place) => crowd.signal(place, Signal::KILL, &acts)?,
+                Planned::Stop(place) => crowd.signal(place, Signal::STOP, &acts)?,
+                Planned::Continue(place) => crowd.signal(place, Signal::CONT, &acts)?,
+                Planned::RestartByTerm => {
                     end(&mut server, Signal::TERM, &acts)?;
                     server = start()?;
                 }
-                Deed::RestartByKill => {
+                Planned::RestartByKill => {
                     end(&mut server, Signal::KILL, &acts)?;
                     server = start()?;
                 }
-                Deed::ForceRelease(lock) => administrator.force_release(lock, &acts)?,
-                Deed::Kick { lock, pick } => administrator.kick(lock, pick, &acts)?,
+                Planned::ForceRelease(lock) => administrator.force_release(lock, &acts)?,
+                Planned::Kick { lock, pick } => administrator.kick(lock, pick, &acts)?,
             }
         }
         server.check_alive()?;

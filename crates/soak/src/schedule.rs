@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::STOP_LEASES_MAX;
+/// The longest stop of a client, in leases: past its own claim and well into the next holder's.
+const STOP_LEASES_MAX: u32 = 2;
 
 /// Kills a second: one client in this many.
 const KILLED_ONE_IN: u64 = 100;
@@ -17,7 +18,7 @@ const ADMINISTERED_ONE_IN: u64 = 5;
 
 /// Something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Planned {
     /// SIGKILL to the client in this place.
     Kill(u32),
     /// SIGSTOP.
@@ -34,35 +35,35 @@ pub(super) enum Deed {
     Kick { lock: u32, pick: usize },
 }
 
-/// The deeds of a run, by the millisecond since its start.
+/// What is done in a run, by the millisecond since its start.
 pub(super) fn plan(
     seed: u64,
     clients: u32,
     locks: u32,
     run: Duration,
     lease_max: Duration,
-) -> Vec<(u64, Deed)> {
+) -> Vec<(u64, Planned)> {
     let mut rng = Rng::with_seed(seed);
     let run_ms = u64::try_from(run.as_millis()).expect("an hour at most");
     let lease_ms = u64::try_from(lease_max.as_millis()).expect("a lease");
     let count = |of: u32, one_in: u64| (u64::from(of) * run_ms / 1000 / one_in).max(1);
-    let mut deeds = vec![(run_ms / 3, Deed::RestartByTerm), (2 * run_ms / 3, Deed::RestartByKill)];
+    let mut planned = vec![(run_ms / 3, Planned::RestartByTerm), (2 * run_ms / 3, Planned::RestartByKill)];
     for _ in 0..count(clients, KILLED_ONE_IN) {
-        deeds.push((rng.u64(0..run_ms), Deed::Kill(rng.u32(0..clients))));
+        planned.push((rng.u64(0..run_ms), Planned::Kill(rng.u32(0..clients))));
     }
     for _ in 0..count(clients, STOPPED_ONE_IN) {
         let (at_ms, place) = (rng.u64(0..run_ms), rng.u32(0..clients));
         let stop_ms = rng.u64(lease_ms / 10..=lease_ms * u64::from(STOP_LEASES_MAX));
-        deeds.extend([(at_ms, Deed::Stop(place)), (at_ms + stop_ms, Deed::Continue(place))]);
+        planned.extend([(at_ms, Planned::Stop(place)), (at_ms + stop_ms, Planned::Continue(place))]);
     }
     for _ in 0..count(locks, ADMINISTERED_ONE_IN) {
-        deeds.push((rng.u64(0..run_ms), Deed::ForceRelease(rng.u32(0..locks))));
-        let kick = Deed::Kick { lock: rng.u32(0..locks), pick: rng.usize(..) };
-        deeds.push((rng.u64(0..run_ms), kick));
+        planned.push((rng.u64(0..run_ms), Planned::ForceRelease(rng.u32(0..locks))));
+        let kick = Planned::Kick { lock: rng.u32(0..locks), pick: rng.usize(..) };
+        planned.push((rng.u64(0..run_ms), kick));
     }
-    deeds.retain(|&(at_ms, _)| at_ms < run_ms);
-    deeds.sort_by_key(|&(at_ms, _)| at_ms);
-    deeds
+    planned.retain(|&(at_ms, _)| at_ms < run_ms);
+    planned.sort_by_key(|&(at_ms, _)| at_ms);
+    planned
 }
 
 #[cfg(test)]
@@ -79,9 +80,9 @@ mod tests {
 
     #[test]
     fn each_way_to_restart_comes_once() {
-        for how in [Deed::RestartByTerm, Deed::RestartByKill] {
-            let deeds = plan(1, 1, 1, Duration::from_secs(1), Duration::from_secs(1));
-            assert_eq!(deeds.iter().filter(|&&(_, deed)| deed == how).count(), 1);
+        for how in [Planned::RestartByTerm, Planned::RestartByKill] {
+            let planned = plan(1, 1, 1, Duration::from_secs(1), Duration::from_secs(1));
+            assert_eq!(planned.iter().filter(|&&(_, one)| one == how).count(), 1);
         }
     }
 }

@@ -1,43 +1,41 @@
-//! The audit log of a soak, read: what each life of the server wrote, event by event.
+//! The audit log of a soak: what each life of the server wrote, event by event.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use protocol::Token;
 use serde::{Deserialize, Deserializer, de};
 
-use super::check::Violation;
-use super::history::Life;
-use super::lock_of;
+use super::names::lock_of;
 
 /// What was written, and what of it cannot be read.
 #[derive(Debug, Default)]
-pub(super) struct Audit {
+pub(crate) struct Audit {
     /// By the life of the server, in the order of writing.
-    pub(super) lives: Vec<Vec<Event>>,
-    pub(super) unreadable: Vec<Violation>,
+    pub(crate) lives: Vec<Vec<Event>>,
+    /// What no server should have written, in words.
+    pub(crate) unreadable: Vec<String>,
+    /// Whether the last life that wrote ended within a line.
+    ends_torn: bool,
 }
 
 /// Something that happened to a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(super) struct Event {
+pub(crate) struct Event {
     /// Since the Unix epoch.
     #[serde(rename = "time", deserialize_with = "unix_us")]
-    pub(super) unix_us: u64,
+    pub(crate) unix_us: u64,
     #[serde(deserialize_with = "lock")]
-    pub(super) lock: u32,
+    pub(crate) lock: u32,
     #[serde(rename = "remote_addr")]
-    pub(super) peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     #[serde(flatten)]
-    pub(super) what: What,
+    pub(crate) what: What,
 }
 
 /// What happened. Nothing else does in a soak: no client is denied, and no event is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum What {
+pub(crate) enum What {
     Granted {
         #[serde(deserialize_with = "token")]
         token: Token,
@@ -59,7 +57,7 @@ pub(super) enum What {
 /// Why an ownership ended. Nothing in a soak asks for the other reasons that a server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     Graceful,
     Expired,
     Force,
@@ -67,55 +65,41 @@ pub(super) enum Reason {
 }
 
 impl Audit {
-    /// Reads the log of these lives.
-    pub(super) fn read(path: &Path, lives: &[Life]) -> Result<Self> {
-        let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-        let mut audit = Self::default();
-        let mut torn = false;
-        for (number, life) in lives.iter().enumerate() {
-            let end = lives.get(number + 1).map_or(bytes.len(), |next| next.audit_bytes);
-            let part = bytes.get(life.audit_bytes..end).context("the audit log is shorter than it was")?;
-            torn = audit.take(number, life, part, torn);
-        }
-        Ok(audit)
-    }
-
-    /// Takes what one life wrote, after a torn line or not. Whether it ends with one.
-    fn take(&mut self, number: usize, life: &Life, part: &[u8], after_torn: bool) -> bool {
-        let mut part = part;
-        if after_torn && !part.is_empty() {
+    /// Takes what the next life of the server wrote. Only a life that did not end in order may tear its last line.
+    pub(super) fn take(&mut self, part: &[u8], ended_in_order: bool) {
+        let number = self.lives.len();
+        let mut rest = part;
+        if self.ends_torn && !part.is_empty() {
             match part.strip_prefix(b"\n") {
-                Some(rest) => part = rest,
-                None => self.fault(format!("server life {number} went on within a torn line")),
+                Some(after) => rest = after,
+                None => self.unreadable.push(format!("server life {number} went on within a torn line")),
             }
         }
-        let whole = part.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        let (lines, rest) = part.split_at(whole);
+        let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let (lines, torn) = rest.split_at(whole);
         let mut events = Vec::new();
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
             match serde_json::from_slice(line) {
                 Ok(event) => events.push(event),
                 Err(error) => {
                     let line = String::from_utf8_lossy(line);
-                    self.fault(format!("this has no place here: {error}: {}", line.trim_end()));
+                    self.unreadable.push(format!("this has no place here: {error}: {}", line.trim_end()));
                 }
             }
         }
         self.lives.push(events);
-        if !rest.is_empty() && life.ended_in_order() {
-            self.fault(format!("server life {number} was not killed, and its last line is torn"));
+        if !torn.is_empty() && ended_in_order {
+            self.unreadable.push(format!("server life {number} was not killed, and its last line is torn"));
         }
-        if part.is_empty() { after_torn } else { !rest.is_empty() }
-    }
-
-    fn fault(&mut self, what: String) {
-        self.unreadable.push(Violation::of_audit(what));
+        if !rest.is_empty() {
+            self.ends_torn = !torn.is_empty();
+        }
     }
 }
 
 impl Event {
     /// The token of a grant.
-    pub(super) fn granted(&self) -> Option<Token> {
+    pub(crate) fn granted(&self) -> Option<Token> {
         if let What::Granted { token, .. } = self.what { Some(token) } else { None }
     }
 }

@@ -1,10 +1,8 @@
-//! The logs of a soak, read: claims, server lives, what was done to clients, and the writes that reached each register.
+//! What the logs of a soak tell together: claims, server lives, what was done to clients, and the writes that reached
+//! each register.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 use client::GIVE_UP_TENTHS;
@@ -12,52 +10,51 @@ use protocol::Token;
 
 use super::audit::Audit;
 use super::entry::{Act, ActLine, Answer, Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine};
-use super::{acts_log, audit_log};
 
 /// All that is known of a soak.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     /// By client and number.
-    pub(super) claims: BTreeMap<ClaimId, Claim>,
+    pub(crate) claims: BTreeMap<ClaimId, Claim>,
     /// In their order; they do not overlap.
-    pub(super) lives: Vec<Life>,
-    pub(super) fates: BTreeMap<ClientId, Fate>,
+    pub(crate) lives: Vec<Life>,
+    pub(crate) fates: BTreeMap<ClientId, Fate>,
     /// By lock, in the order in which the writes came.
-    pub(super) registers: BTreeMap<u32, Vec<WriteLine>>,
+    pub(crate) registers: BTreeMap<u32, Vec<WriteLine>>,
     /// What an administrator did, in its order.
-    pub(super) deeds: Vec<Deed>,
-    pub(super) audit: Audit,
+    pub(crate) deeds: Vec<Deed>,
+    pub(crate) audit: Audit,
 }
 
 /// One claim, as its client saw it.
 #[derive(Debug, Clone)]
-pub(super) struct Claim {
-    pub(super) id: ClaimId,
-    pub(super) lock: u32,
-    pub(super) lease_ns: u64,
-    pub(super) opened_ns: u64,
+pub(crate) struct Claim {
+    pub(crate) id: ClaimId,
+    pub(crate) lock: u32,
+    pub(crate) lease_ns: u64,
+    pub(crate) opened_ns: u64,
     /// Its connection's own address.
-    pub(super) from: Option<SocketAddr>,
+    pub(crate) from: Option<SocketAddr>,
     /// Just before the ACQUIRE went out.
-    pub(super) sent_ns: Option<u64>,
+    pub(crate) sent_ns: Option<u64>,
     /// When its WAITING was read.
-    pub(super) queued_ns: Option<u64>,
+    pub(crate) queued_ns: Option<u64>,
     /// When the last frame was sent that was answered with WAITING: it was in the queue then.
-    pub(super) queued_until_ns: Option<u64>,
-    pub(super) grant: Option<Grant>,
-    pub(super) confirmed_ns: Option<u64>,
-    pub(super) end: Option<(u64, End)>,
+    pub(crate) queued_until_ns: Option<u64>,
+    pub(crate) grant: Option<Grant>,
+    pub(crate) confirmed_ns: Option<u64>,
+    pub(crate) end: Option<(u64, End)>,
 }
 
 /// When ACQUIRED was read, and its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Grant {
-    pub(super) read_ns: u64,
-    pub(super) token: Token,
+pub(crate) struct Grant {
+    pub(crate) read_ns: u64,
+    pub(crate) token: Token,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Unreachable,
     Lost(Cause),
     Released,
@@ -66,31 +63,31 @@ pub(super) enum End {
 
 /// One server process: it can have answered nothing before `start_ns` and after `ended_ns`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Life {
-    pub(super) start_ns: u64,
-    pub(super) listening_ns: u64,
+pub(crate) struct Life {
+    pub(crate) start_ns: u64,
+    pub(crate) listening_ns: u64,
     /// When its end began, and whether it was killed.
-    pub(super) signal: Option<(u64, bool)>,
-    pub(super) ended_ns: u64,
+    pub(crate) signal: Option<(u64, bool)>,
+    pub(crate) ended_ns: u64,
     /// Where its part of the audit log begins.
-    pub(super) audit_bytes: usize,
+    pub(crate) audit_bytes: usize,
 }
 
 /// What an administrator did to a lock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deed {
-    pub(super) begin_ns: u64,
-    pub(super) lock: u32,
+pub(crate) struct Deed {
+    pub(crate) begin_ns: u64,
+    pub(crate) lock: u32,
     /// When it was answered, and how; none if the soak ended before.
-    pub(super) answer: Option<(u64, Answer)>,
+    pub(crate) answer: Option<(u64, Answer)>,
 }
 
 /// What was done to a client.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Fate {
-    pub(super) killed_ns: Option<u64>,
+pub(crate) struct Fate {
+    pub(crate) killed_ns: Option<u64>,
     /// From the stop to the continuation, or to the end of time.
-    pub(super) stops: Vec<(u64, u64)>,
+    pub(crate) stops: Vec<(u64, u64)>,
 }
 
 impl Claim {
@@ -111,13 +108,13 @@ impl Claim {
     }
 
     /// When the server's first answer was read, if one was.
-    pub(super) fn answered_ns(&self) -> Option<u64> {
+    pub(crate) fn answered_ns(&self) -> Option<u64> {
         self.queued_ns.or(self.grant.map(|grant| grant.read_ns))
     }
 
     /// Until when the client believed that it holds the lock, as long as it lived: its own end of the claim, at the
     /// latest 0.8 × lease after the last confirmation.
-    pub(super) fn belief_end_ns(&self) -> u64 {
+    pub(crate) fn belief_end_ns(&self) -> u64 {
         let confirmed_ns = self.confirmed_ns.expect("a grant has a confirmation");
         let give_up_ns = confirmed_ns + self.lease_ns * GIVE_UP_TENTHS / 10;
         self.end.map_or(give_up_ns, |(end_ns, _)| end_ns.min(give_up_ns))
@@ -168,57 +165,38 @@ impl Claim {
 
 impl Life {
     /// Whether the server lived at that time.
-    pub(super) fn has(&self, at_ns: u64) -> bool {
+    pub(crate) fn has(&self, at_ns: u64) -> bool {
         (self.start_ns..=self.ended_ns).contains(&at_ns)
     }
 
     /// Whether it was asked to end, and not killed.
-    pub(super) fn ended_in_order(&self) -> bool {
+    pub(crate) fn ended_in_order(&self) -> bool {
         self.signal.is_some_and(|(_, was_killed)| !was_killed)
     }
 }
 
 impl Fate {
-    pub(super) fn was_stopped_within(&self, from_ns: u64, to_ns: u64) -> bool {
+    pub(crate) fn was_stopped_within(&self, from_ns: u64, to_ns: u64) -> bool {
         self.stops.iter().any(|&(stop_ns, continue_ns)| stop_ns < to_ns && from_ns < continue_ns)
     }
 }
 
 impl History {
-    /// Reads a folder. A torn last line of a file is passed over; any other line must be right.
-    pub(super) fn read(dir: &Path) -> Result<Self> {
-        let mut history = Self::default();
-        for line in lines::<ActLine>(&acts_log(dir))? {
-            history.act(line)?;
+    /// Takes a client's next line.
+    pub(super) fn see(&mut self, client: ClientId, line: ClientLine) -> Result<()> {
+        let ClientLine { at_ns, number, seen } = line;
+        let id = ClaimId { client, number };
+        if let Seen::Opening { lock, lease_ms } = seen {
+            let before = self.claims.insert(id, Claim::new(id, at_ns, lock, lease_ms));
+            ensure!(before.is_none(), "claim {id} is opened twice");
+            return Ok(());
         }
-        for file in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
-            let path = file?.path();
-            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-            if let Some(client) = name.strip_prefix("client-") {
-                history.take_client(client.parse()?, &path)?;
-            } else if let Some(lock) = name.strip_prefix("register-") {
-                history.registers.insert(lock.parse()?, lines(&path)?);
-            }
-        }
-        history.audit = Audit::read(&audit_log(dir), &history.lives)?;
-        Ok(history)
+        let claim = self.claims.get_mut(&id).with_context(|| format!("claim {id} was never opened"))?;
+        claim.apply(at_ns, seen).with_context(|| format!("claim {id} at {at_ns}"))
     }
 
-    fn take_client(&mut self, client: ClientId, path: &Path) -> Result<()> {
-        for ClientLine { at_ns, number, seen } in lines(path)? {
-            let id = ClaimId { client, number };
-            if let Seen::Opening { lock, lease_ms } = seen {
-                let before = self.claims.insert(id, Claim::new(id, at_ns, lock, lease_ms));
-                ensure!(before.is_none(), "claim {id} is opened twice");
-                continue;
-            }
-            let claim = self.claims.get_mut(&id).with_context(|| format!("claim {id} was never opened"))?;
-            claim.apply(at_ns, seen).with_context(|| format!("claim {id} at {at_ns}"))?;
-        }
-        Ok(())
-    }
-
-    fn act(&mut self, ActLine { at_ns, act }: ActLine) -> Result<()> {
+    /// Takes the soak's next line.
+    pub(super) fn act(&mut self, ActLine { at_ns, act }: ActLine) -> Result<()> {
         match act {
             Act::Spawn(client) => {
                 self.fates.insert(client, Fate::default());
@@ -259,29 +237,20 @@ impl History {
 
     /// The server process that a claim was at. A claim whose ACQUIRE was answered was connected before it was sent and
     /// served after that: at the one server that lived in between.
-    pub(super) fn life_of(&self, claim: &Claim) -> Option<usize> {
+    pub(crate) fn life_of(&self, claim: &Claim) -> Option<usize> {
         let sent_ns = claim.sent_ns?;
         self.lives.iter().position(|life| life.has(sent_ns))
     }
 
     /// When the claim's client was killed, by the soak.
-    pub(super) fn killed_ns(&self, claim: &Claim) -> Option<u64> {
+    pub(crate) fn killed_ns(&self, claim: &Claim) -> Option<u64> {
         self.fates.get(&claim.id.client)?.killed_ns
     }
 
     /// From when to when a living client believed that it holds the lock, if it did for any time.
-    pub(super) fn belief_ns(&self, claim: &Claim) -> Option<(u64, u64)> {
+    pub(crate) fn belief_ns(&self, claim: &Claim) -> Option<(u64, u64)> {
         let start_ns = claim.grant?.read_ns;
         let end_ns = self.killed_ns(claim).unwrap_or(u64::MAX).min(claim.belief_end_ns());
         (start_ns < end_ns).then_some((start_ns, end_ns))
     }
-}
-
-/// The lines of a file that were written to their end.
-pub(super) fn lines<T: FromStr<Err = anyhow::Error>>(path: &Path) -> Result<Vec<T>> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
-    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-    let text = str::from_utf8(&bytes[..whole]).with_context(|| path.display().to_string())?;
-    let parse = |line: &str| line.parse().with_context(|| format!("{}: {line:?}", path.display()));
-    text.lines().map(parse).collect()
 }

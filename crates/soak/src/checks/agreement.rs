@@ -5,23 +5,23 @@ use std::net::SocketAddr;
 
 use protocol::{ErrorCode, Token};
 
-use super::audit::{Event, Reason, What};
-use super::check::Violation;
-use super::entry::{Answer, Cause};
-use super::history::{Claim, Deed, End, History, Life};
+use super::violation::Violation;
+use crate::logs::audit::{Event, Reason, What};
+use crate::logs::entry::{Answer, Cause};
+use crate::logs::history::{Claim, Deed, End, History, Life};
 
 /// The log lacks at most what happened in this time before a SIGKILL. The server writes every 10 ms, from a thread of its
 /// own; the rest is a machine that is busy with clients.
-pub(super) const UNWRITTEN_MAX_MS: u64 = 500;
+pub(crate) const UNWRITTEN_MAX_MS: u64 = 500;
 
 /// What the comparison gives.
 #[derive(Debug, Default)]
-pub(super) struct Agreement {
-    pub(super) violations: Vec<Violation>,
+pub(crate) struct Agreement {
+    pub(crate) violations: Vec<Violation>,
     /// Grants in the log that no client read: it was killed or stopped, or had left at that moment.
-    pub(super) unread: usize,
+    pub(crate) unread: usize,
     /// What clients or the administrator were told and the log lacks, as its server was killed.
-    pub(super) unwritten: usize,
+    pub(crate) unwritten: usize,
 }
 
 /// A grant in the log, and how it ended.
@@ -34,7 +34,7 @@ struct Granted<'a> {
 }
 
 /// Compares.
-pub(super) fn compare(history: &History) -> Agreement {
+pub(crate) fn compare(history: &History) -> Agreement {
     let mut found = Agreement::default();
     let grants = grants(history);
     let granted = history.claims.values().filter_map(|claim| Some((claim.grant?.token, claim)));

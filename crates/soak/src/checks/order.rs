@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::check::Violation;
-use super::history::{Claim, Grant, History};
+use super::violation::Violation;
+use crate::logs::history::{Claim, Grant, History};
 
 /// No token is used twice, and a grant that was read before another claim was even sent has the smaller token:
 /// of any lock, and across server lives.

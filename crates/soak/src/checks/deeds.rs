@@ -2,10 +2,10 @@
 
 use protocol::Token;
 
-use super::audit::What;
-use super::check::Violation;
-use super::entry::Answer;
-use super::history::{Claim, Deed, History};
+use super::violation::Violation;
+use crate::logs::audit::What;
+use crate::logs::entry::Answer;
+use crate::logs::history::{Claim, Deed, History};
 
 /// What is wrong with deeds, as their answers and the clients tell.
 pub(super) fn check(history: &History) -> Vec<Violation> {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Token;
 
-use super::audit::{Audit, Event, Reason, What};
-use super::check::Violation;
-use super::history::Life;
+use super::violation::Violation;
+use crate::logs::audit::{Audit, Event, Reason, What};
+use crate::logs::history::Life;
 
 /// How far the time between two events may be from the duration that the second one states. Both are taken in the same
 /// turns, from two clocks: a thread that is not run in between sees one of them later.
@@ -17,7 +17,7 @@ const TURN_MAX_US: u64 = 1_000_000;
 
 /// Everything that is wrong with a log by itself.
 pub(super) fn check(audit: &Audit, lives: &[Life]) -> Vec<Violation> {
-    let mut found = audit.unreadable.clone();
+    let mut found: Vec<_> = audit.unreadable.iter().map(Violation::of_audit).collect();
     let mut newest: BTreeMap<u32, Token> = BTreeMap::new();
     for (number, (events, life)) in audit.lives.iter().zip(lives).enumerate() {
         let mut by_lock: BTreeMap<u32, Vec<&Event>> = BTreeMap::new();
