@@ -91,7 +91,7 @@ impl Audit {
         if !torn.is_empty() && ended_in_order {
             self.unreadable.push(format!("server life {number} was not killed, and its last line is torn"));
         }
-        if !rest.is_empty() {
+        if !part.is_empty() {
             self.ends_torn = !torn.is_empty();
         }
     }

@@ -141,6 +141,20 @@ fn only_a_kill_tears_a_line_and_the_next_life_begins_a_new_one() {
 }
 
 #[test]
+fn a_life_that_is_killed_between_the_newline_and_its_first_event_leaves_no_torn_line() {
+    let logs = cut("server-kill", "{\"time\":\"1970-01-01T00:00:00.55");
+    let begin = logs.read("audit").len();
+    let [second, third] = [format!("570 server-start {begin}"), format!("576 server-start {}", begin + 1)];
+    let first = ["0 server-start 0", "5 server-listening", "550 server-kill", "560 server-ended"];
+    let killed = [second.as_str(), "571 server-listening", "572 server-kill", "573 server-ended"];
+    logs.write("acts", &[&first[..], &killed, &[&third, "577 server-listening"]].concat());
+    let again = ["580 0 opening 0 1000", "581 0 acquire 127.0.0.1:4003", "582 0 acquired 400 581ms"];
+    logs.write("client-3.0", &[&again[..], &["590 0 released 581ms"]].concat());
+    logs.audit(&[logs.read("audit"), "\n".to_owned(), held(400, 4003, 581, 590)]);
+    logs.assert_clean();
+}
+
+#[test]
 fn a_log_that_was_cut_is_an_error() {
     let logs = Logs::in_order();
     logs.write("acts", &["0 server-start 100000", "5 server-listening"]);
