@@ -105,8 +105,8 @@ fn print_audit(history: &History) {
         "audit log: grants that no client read {unread}  events of the last {} ms before a SIGKILL that are not in it {unwritten}",
         UNWRITTEN_MAX_MS
     );
-    let count = |is: fn(Answer) -> bool| {
-        history.deeds.iter().filter(|deed| deed.answer.is_some_and(|(_, answer)| is(answer))).count()
+    let count = |is: fn(&Answer) -> bool| {
+        history.deeds.iter().filter(|deed| deed.answer.as_ref().is_some_and(|(_, answer)| is(answer))).count()
     };
     println!(
         "administrator: deeds {}  force-releases that hit {}  kicks that hit {}",

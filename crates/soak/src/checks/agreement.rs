@@ -138,8 +138,8 @@ impl Agreement {
                 .iter()
                 .filter(within)
                 .filter_map(|deed| {
-                    let (answered_ns, answer) = deed.answer?;
-                    Some((deed, answered_ns, Done::of_answer(deed.lock, answer)?))
+                    let (answered_ns, answer) = deed.answer.as_ref()?;
+                    Some((deed, *answered_ns, Done::of_answer(deed.lock, answer)?))
                 })
                 .collect();
             for event in events {
@@ -172,11 +172,11 @@ enum Done {
 }
 
 impl Done {
-    fn of_answer(lock: u32, answer: Answer) -> Option<Self> {
-        match answer {
+    fn of_answer(lock: u32, answer: &Answer) -> Option<Self> {
+        match *answer {
             Answer::Released(token) => Some(Self::Released(lock, token)),
             Answer::Kicked(waiter) => Some(Self::Kicked(lock, waiter)),
-            Answer::Nobody | Answer::Refused(_) | Answer::Silent => None,
+            Answer::Nobody | Answer::Failed(_) => None,
         }
     }
 

@@ -11,12 +11,12 @@ use crate::logs::history::{Claim, Deed, History};
 pub(super) fn check(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for deed in &history.deeds {
-        let Some((answered_ns, answer)) = deed.answer else { continue };
+        let Some((answered_ns, answer)) = &deed.answer else { continue };
         match answer {
             Answer::Released(token) => {
                 let holder =
-                    claims_that(history, |claim| claim.grant.is_some_and(|grant| grant.token == token));
-                let confirmed = holder.filter(|claim| claim.confirmed_ns > Some(answered_ns));
+                    claims_that(history, |claim| claim.grant.is_some_and(|grant| grant.token == *token));
+                let confirmed = holder.filter(|claim| claim.confirmed_ns > Some(*answered_ns));
                 found.extend(
                     confirmed.map(|claim| Violation::of(claim, "it was confirmed after its force-release")),
                 );
@@ -30,17 +30,15 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
                 if claim.grant.is_some() {
                     found.push(Violation::of(claim, "it was granted its lock and kicked from the queue"));
                 }
-                if claim.confirmed_ns > Some(answered_ns) {
+                if claim.confirmed_ns > Some(*answered_ns) {
                     found.push(Violation::of(claim, "it was confirmed after it was kicked"));
                 }
             }
             Answer::Nobody => {}
-            Answer::Refused(status) => {
-                let what = format!("the admin API answered {deed:?} with status {status}");
-                found.push(Violation { what, claims: Vec::new() });
-            }
-            Answer::Silent => {
-                let what = format!("the admin API did not answer {deed:?}");
+            Answer::Failed(why) => {
+                let lock = deed.lock;
+                let what =
+                    format!("what an administrator did to lock {lock} at {} failed: {why}", deed.begin_ns);
                 found.push(Violation { what, claims: Vec::new() });
             }
         }
@@ -51,14 +49,15 @@ pub(super) fn check(history: &History) -> Vec<Violation> {
 /// Whether an administrator ended a claim, by the time when its client read so.
 pub(super) fn explain(history: &History, claim: &Claim, read_ns: u64) -> bool {
     let begun = history.deeds.iter().filter(|deed| deed.begin_ns <= read_ns && deed.lock == claim.lock);
-    begun.filter_map(|deed| Some((deed, deed.answer?))).any(|(deed, (answered_ns, answer))| match answer {
+    let mut answered = begun.filter_map(|deed| Some((deed, deed.answer.as_ref()?)));
+    answered.any(|(deed, (answered_ns, answer))| match answer {
         Answer::Released(token) => match claim.grant {
-            Some(grant) => grant.token == token,
+            Some(grant) => grant.token == *token,
             // A client that reads its grant and the end of it at once passes over the grant.
-            None => claim.sent_ns < Some(answered_ns) && may_be_holder(history, claim, token),
+            None => claim.sent_ns < Some(*answered_ns) && may_be_holder(history, claim, *token),
         },
         Answer::Kicked(_) => kicked(history, deed).is_some_and(|kicked| kicked.id == claim.id),
-        Answer::Nobody | Answer::Refused(_) | Answer::Silent => false,
+        Answer::Nobody | Answer::Failed(_) => false,
     })
 }
 
@@ -72,15 +71,16 @@ fn may_be_holder(history: &History, claim: &Claim, token: Token) -> bool {
 
 /// When the deed began that took a token's lock away: from then on the lock may be another's.
 pub(super) fn forced_ns(history: &History, token: Token) -> Option<u64> {
-    let forced = |deed: &&Deed| deed.answer.is_some_and(|(_, answer)| answer == Answer::Released(token));
+    let released = Answer::Released(token);
+    let forced = |deed: &&Deed| deed.answer.as_ref().is_some_and(|(_, answer)| *answer == released);
     history.deeds.iter().find(forced).map(|deed| deed.begin_ns)
 }
 
 /// The claim that a kick ended: the last one that came from its address by then.
 fn kicked<'a>(history: &'a History, deed: &Deed) -> Option<&'a Claim> {
-    let (answered_ns, Answer::Kicked(waiter)) = deed.answer? else { return None };
-    let from = claims_that(history, move |claim| claim.from == Some(waiter));
-    let last = from.filter(|claim| claim.sent_ns <= Some(answered_ns)).max_by_key(|claim| claim.sent_ns)?;
+    let (answered_ns, Answer::Kicked(waiter)) = deed.answer.as_ref()? else { return None };
+    let from = claims_that(history, move |claim| claim.from == Some(*waiter));
+    let last = from.filter(|claim| claim.sent_ns <= Some(*answered_ns)).max_by_key(|claim| claim.sent_ns)?;
     (last.lock == deed.lock).then_some(last)
 }
 

@@ -176,7 +176,7 @@ impl FromStr for ClientLine {
 }
 
 /// What came of an administrator's deed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The holder with this token was made to let go.
     Released(Token),
@@ -184,10 +184,8 @@ pub(crate) enum Answer {
     Kicked(SocketAddr),
     /// There was nobody to do it to.
     Nobody,
-    /// The server answered with this HTTP status.
-    Refused(u16),
-    /// It gave no answer.
-    Silent,
+    /// It was refused, or not answered as it should be: why.
+    Failed(String),
 }
 
 impl fmt::Display for Answer {
@@ -196,8 +194,7 @@ impl fmt::Display for Answer {
             Self::Released(token) => write!(f, "released {token}"),
             Self::Kicked(waiter) => write!(f, "kicked {waiter}"),
             Self::Nobody => f.write_str("nobody"),
-            Self::Refused(status) => write!(f, "refused {status}"),
-            Self::Silent => f.write_str("silent"),
+            Self::Failed(why) => write!(f, "failed {}", one_line(why)),
         }
     }
 }
@@ -208,15 +205,14 @@ impl Answer {
             "released" => Self::Released(Token(words.next()?)),
             "kicked" => Self::Kicked(words.next()?),
             "nobody" => Self::Nobody,
-            "refused" => Self::Refused(words.next()?),
-            "silent" => Self::Silent,
+            "failed" => Self::Failed(words.rest()),
             other => bail!("unknown answer {other:?}"),
         })
     }
 }
 
 /// What the soak did, said before it did it; `Listening`, `Ended` and `Answered` after they were seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Act {
     Spawn(ClientId),
     Kill(ClientId),
@@ -243,7 +239,7 @@ pub(crate) enum Act {
 }
 
 /// A line of the soak's own log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ActLine {
     pub(crate) at_ns: u64,
     pub(crate) act: Act,
@@ -252,7 +248,7 @@ pub(crate) struct ActLine {
 impl fmt::Display for ActLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.at_ns)?;
-        match self.act {
+        match &self.act {
             Act::Spawn(client) => write!(f, "spawn {client}"),
             Act::Kill(client) => write!(f, "kill {client}"),
             Act::Stop(client) => write!(f, "stop {client}"),
@@ -324,6 +320,11 @@ impl FromStr for WriteLine {
     }
 }
 
+/// Text with nothing but single spaces between its words.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Writes a line, whole.
 pub(crate) fn append(mut file: &File, line: &impl fmt::Display) -> Result<usize> {
     let line = format!("{line}\n");
@@ -337,6 +338,11 @@ impl Words<'_> {
     fn next<T: FromStr<Err: fmt::Display>>(&mut self) -> Result<T> {
         let word = self.0.next().context("the line ends early")?;
         word.parse().map_err(|error| anyhow::anyhow!("{word:?}: {error}"))
+    }
+
+    /// All words that are left.
+    fn rest(&mut self) -> String {
+        self.0.by_ref().collect::<Vec<_>>().join(" ")
     }
 
     fn end(&mut self) -> Result<()> {
@@ -378,7 +384,8 @@ mod tests {
         let started = Act::ServerStart { audit_bytes: 9 };
         let server = [started, Act::ServerListening, Act::ServerTerm, Act::ServerKill, Act::ServerEnded];
         let released = Answer::Released(token);
-        let answers = [released, Answer::Kicked(from), Answer::Nobody, Answer::Refused(503), Answer::Silent];
+        let failed = Answer::Failed("no answer within 5 s".into());
+        let answers = [released, Answer::Kicked(from), Answer::Nobody, failed];
         let administrator = [Act::ForceRelease { lock: 4 }, Act::Kick { lock: 4 }];
         let administrator = administrator.into_iter().chain(answers.map(Act::Answered));
         for act in clients.into_iter().chain(server).chain(administrator) {

@@ -74,7 +74,7 @@ pub(crate) struct Life {
 }
 
 /// What an administrator did to a lock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Deed {
     pub(crate) begin_ns: u64,
     pub(crate) lock: u32,
