@@ -11,8 +11,8 @@ pub(crate) fn pin_to(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &cpus).with_context(|| format!("running on CPU {cpu}"))
 }
 
-/// Puts the calling thread on a CPU that `taken` does not name, the last such one; where there is none it stays
-/// free.
+/// Puts the calling thread on a CPU that `taken` does not name, the last such one; where there is none it
+/// stays free.
 pub(crate) fn pin_away_from(taken: &[usize]) -> Result<Option<usize>> {
     let allowed = sched_getaffinity(None)?;
     let free = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu) && !taken.contains(&cpu));

@@ -4,19 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::Result;
-
 use crate::checks::{self, Agreement, UNWRITTEN_MAX_MS, Violation, Writes};
 use crate::logs::audit::What;
 use crate::logs::entry::{Answer, ClaimId, ClientLine, Seen};
 use crate::logs::history::{End, History};
-use crate::logs::lines;
 use crate::logs::names::client_log;
+use crate::logs::{Unreadable, lines};
 use crate::returns::returns_ns;
-use crate::verdict::Verdict;
-
-/// Violations that are shown; the rest is only counted.
-const SHOWN_MAX: usize = 10;
 
 /// Lines of a claim that are shown: how it began, and how it ended.
 const FIRST_SHOWN: usize = 4;
@@ -25,27 +19,16 @@ const LAST_SHOWN: usize = 8;
 /// The width of one of two columns.
 const COLUMN: usize = 62;
 
-/// Prints the figures and what is wrong.
-pub(super) fn judge(history: &History, dir: &Path) -> Result<Verdict> {
-    print_figures(history);
-    print_audit(history);
-    for life in 1..history.lives.len() {
-        print_returns(history, life);
-    }
-    let violations = checks::check(history);
-    for violation in violations.iter().take(SHOWN_MAX) {
-        print!("{}", shown(violation, dir)?);
-    }
-    Ok(match violations.len() {
-        0 => {
-            println!("every promise was kept");
-            Verdict::Met
-        }
-        count => Verdict::Missed(format!("{count} times a promise was broken")),
-    })
+/// The figures of a history, in lines.
+pub fn figures(history: &History) -> String {
+    let mut lines = Vec::from(of_clients(history));
+    lines.extend(of_audit(history));
+    lines.extend((1..history.lives.len()).filter_map(|life| of_restart(history, life)));
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
-fn print_figures(history: &History) {
+/// What clients saw, and what was done to them.
+fn of_clients(history: &History) -> [String; 5] {
     let claims = history.claims.values();
     let granted = claims.clone().filter(|claim| claim.grant.is_some()).count();
     let mut by_lock: BTreeMap<_, usize> = BTreeMap::new();
@@ -54,7 +37,6 @@ fn print_figures(history: &History) {
     }
     let handovers: usize = by_lock.values().map(|grants| grants - 1).sum();
     let sent = claims.clone().filter(|claim| claim.sent_ns.is_some()).count();
-    println!("claims {sent}  grants {granted}  handovers {handovers}");
     let kills = history.fates.values().filter(|fate| fate.killed_ns.is_some()).count();
     let stops: usize = history.fates.values().map(|fate| fate.stops.len()).sum();
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();
@@ -62,24 +44,26 @@ fn print_figures(history: &History) {
         *ends.entry(shown_end(end)).or_default() += 1;
     }
     let ends: Vec<String> = ends.iter().map(|(end, count)| format!("{end} {count}")).collect();
-    println!(
-        "kills {kills} (all that were left at the end included)  stops {stops}  restarts {}",
-        history.lives.len().saturating_sub(1)
-    );
-    println!("ends: {}", ends.join("  "));
     let Writes { accepted, stale_within_a_life, stale_across_lives } = checks::replay(history);
-    println!(
-        "guarded writes: accepted {accepted}  refused as stale: {stale_within_a_life} within a server's life, {stale_across_lives} across lives"
-    );
     let longest_ns = claims
         .filter_map(|claim| Some(claim.grant?.read_ns.saturating_sub(claim.queued_ns?)))
         .max()
         .unwrap_or_default();
-    println!("longest wait {} ms", longest_ns / 1_000_000);
+    let restarts = history.lives.len().saturating_sub(1);
+    [
+        format!("claims {sent}  grants {granted}  handovers {handovers}"),
+        format!("kills {kills} (all that were left at the end included)  stops {stops}  restarts {restarts}"),
+        format!("ends: {}", ends.join("  ")),
+        format!(
+            "guarded writes: accepted {accepted}  refused as stale: {stale_within_a_life} within a server's life, \
+             {stale_across_lives} across lives"
+        ),
+        format!("longest wait {} ms", longest_ns / 1_000_000),
+    ]
 }
 
 /// What is in the audit log, and what came of the administrator's deeds.
-fn print_audit(history: &History) {
+fn of_audit(history: &History) -> [String; 3] {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     let mut reasons: BTreeMap<_, usize> = BTreeMap::new();
     for event in history.audit.lives.iter().flatten() {
@@ -99,21 +83,23 @@ fn print_audit(history: &History) {
         .iter()
         .map(|(reason, count)| format!("{} {count}", format!("{reason:?}").to_lowercase()))
         .collect();
-    println!("audit log: {} ({})", kinds.join("  "), reasons.join("  "));
     let Agreement { unread, unwritten, .. } = checks::compare(history);
-    println!(
-        "audit log: grants that no client read {unread}  events of the last {} ms before a SIGKILL that are not in it {unwritten}",
-        UNWRITTEN_MAX_MS
-    );
     let count = |is: fn(&Answer) -> bool| {
         history.deeds.iter().filter(|deed| deed.answer.as_ref().is_some_and(|(_, answer)| is(answer))).count()
     };
-    println!(
-        "administrator: deeds {}  force-releases that hit {}  kicks that hit {}",
-        history.deeds.len(),
-        count(|answer| matches!(answer, Answer::Released(_))),
-        count(|answer| matches!(answer, Answer::Kicked(_)))
-    );
+    [
+        format!("audit log: {} ({})", kinds.join("  "), reasons.join("  ")),
+        format!(
+            "audit log: grants that no client read {unread}  \
+             events of the last {UNWRITTEN_MAX_MS} ms before a SIGKILL that are not in it {unwritten}"
+        ),
+        format!(
+            "administrator: deeds {}  force-releases that hit {}  kicks that hit {}",
+            history.deeds.len(),
+            count(|answer| matches!(answer, Answer::Released(_))),
+            count(|answer| matches!(answer, Answer::Kicked(_)))
+        ),
+    ]
 }
 
 fn shown_end(end: End) -> String {
@@ -126,16 +112,17 @@ fn shown_end(end: End) -> String {
 }
 
 /// How clients came back to a server that was restarted.
-fn print_returns(history: &History, life: usize) {
-    let returns = returns_ns(history, life);
-    let Some((signal_ns, was_killed)) = history.lives[life - 1].signal else { return };
-    let gap_ns = history.lives[life].listening_ns - signal_ns;
+fn of_restart(history: &History, life: usize) -> Option<String> {
+    let (signal_ns, was_killed) = history.lives[life - 1].signal?;
+    let gap_ns = history.lives[life].listening_ns.saturating_sub(signal_ns);
     let how = if was_killed { "SIGKILL" } else { "SIGTERM" };
-    println!("{}", shown_returns(how, gap_ns, &returns));
+    Some(restart(how, gap_ns, &returns_ns(history, life)))
 }
 
 /// One line about a restart: how long nothing listened, and when those that it cut off were answered again.
-pub(super) fn shown_returns(how: &str, gap_ns: u64, returns_ns: &[Option<u64>]) -> String {
+/// `returns_ns` has one entry for each of them, sorted, in nanoseconds since the next listening; those that
+/// never came back are last.
+pub fn restart(how: &str, gap_ns: u64, returns_ns: &[Option<u64>]) -> String {
     let ms = |ns: u64| ns / 1_000_000;
     let back: Vec<u64> = returns_ns.iter().flatten().copied().collect();
     let mut text =
@@ -157,20 +144,25 @@ pub(super) fn shown_returns(how: &str, gap_ns: u64, returns_ns: &[Option<u64>]) 
     text
 }
 
-fn shown(violation: &Violation, dir: &Path) -> Result<String> {
+/// A broken promise, and what the logs in `dir` say about its claims, side by side.
+///
+/// # Errors
+///
+/// The logs cannot be read any more.
+pub fn shown(violation: &Violation, dir: &Path) -> Result<String, Unreadable> {
     let mut text = format!("\nBROKEN: {}\n", violation.what);
     let mut columns = violation.claims.iter().map(|&claim| excerpt(claim, dir));
     let left = columns.next().unwrap_or_else(|| Ok(Vec::new()))?;
     let right = columns.next().unwrap_or_else(|| Ok(Vec::new()))?;
     for row in 0..left.len().max(right.len()) {
         let cell = |column: &[String]| column.get(row).cloned().unwrap_or_default();
-        writeln!(text, "  {:<COLUMN$}  {}", cell(&left), cell(&right))?;
+        let _ = writeln!(text, "  {:<COLUMN$}  {}", cell(&left), cell(&right));
     }
     Ok(text)
 }
 
 /// What the log of a claim's client says about it. Writes are left out: they may be many.
-fn excerpt(claim: ClaimId, dir: &Path) -> Result<Vec<String>> {
+fn excerpt(claim: ClaimId, dir: &Path) -> Result<Vec<String>, Unreadable> {
     let path = client_log(dir, claim.client);
     let log: Vec<ClientLine> = if path.exists() { lines(&path)? } else { Vec::new() };
     let own =

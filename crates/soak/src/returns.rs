@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::logs::history::{End, History, Life};
 
-/// The clients that a server's end cut off, and how long after the next one listened each was answered again: sorted.
-/// Those that were killed or stopped meanwhile are left out.
+/// The clients that a server's end cut off, and how long after the next one listened each was answered again:
+/// sorted. Those that were killed or stopped meanwhile are left out.
 pub(crate) fn returns_ns(history: &History, life: usize) -> Vec<Option<u64>> {
     let (Some(before), Life { listening_ns, ended_ns, .. }) =
         (life.checked_sub(1).map(|before| history.lives[before]), history.lives[life])

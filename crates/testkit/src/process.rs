@@ -1,8 +1,8 @@
-//! Child processes of a tool that measures or torments servers: started on a free loopback port, ended with the
-//! tool on every path.
+//! Child processes of a tool that measures or torments servers: started on a free loopback port, ended with
+//! the tool on every path.
 //!
-//! A child begins as the tool's own program, which ties itself to its parent and then becomes what was asked for: see
-//! [`tied`]. A tool's `main` calls [`become_what_was_asked`] before anything else.
+//! A child begins as the tool's own program, which ties itself to its parent and then becomes what was asked
+//! for: see [`tied`]. A tool's `main` calls [`become_what_was_asked`] before anything else.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -50,8 +50,8 @@ const END_POLL: Duration = Duration::from_millis(1);
 /// How long a closed port of this machine takes to refuse: microseconds, and what the scheduler adds.
 const REFUSAL_MAX: Duration = Duration::from_millis(20);
 
-/// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so that no
-/// client can take the port while no server has it.
+/// Where a server that is restarted listens: below the range that Linux takes a client's own port from, so
+/// that no client can take the port while no server has it.
 const FIXED_PORTS: RangeInclusive<u16> = 15_000..=30_000;
 
 /// A running server; ended when dropped, and by the kernel when this process ends in any other way.
@@ -119,8 +119,8 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).context("signalling the server")
     }
 
-    /// Waits until it has ended and its port is closed: the kernel takes an io_uring down after its process is gone,
-    /// and the listener with it. Until then it goes on taking connections that nobody serves.
+    /// Waits until it has ended and its port is closed: the kernel takes an io_uring down after its process
+    /// is gone, and the listener with it. Until then it goes on taking connections that nobody serves.
     pub fn wait_for_end(&mut self, at_most: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         let mut ended = None;
@@ -179,9 +179,9 @@ pub fn first_line(child: &mut Child) -> Result<String> {
     Ok(line)
 }
 
-/// A command that runs `program`, whose arguments are to be added. Whatever ends this process kills the command's, and
-/// its limits of open files are those of a shell's command: a hard limit of `nofile` or the one of this process, and
-/// the usual soft limit.
+/// A command that runs `program`, whose arguments are to be added. Whatever ends this process kills the
+/// command's, and its limits of open files are those of a shell's command: a hard limit of `nofile` or the
+/// one of this process, and the usual soft limit.
 ///
 /// It works in a program that calls [`become_what_was_asked`].
 ///

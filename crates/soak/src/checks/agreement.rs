@@ -10,8 +10,8 @@ use crate::logs::audit::{Event, Reason, What};
 use crate::logs::entry::{Answer, Cause};
 use crate::logs::history::{Claim, Deed, End, History, Life};
 
-/// The log lacks at most what happened in this time before a SIGKILL. The server writes every 10 ms, from a thread of its
-/// own; the rest is a machine that is busy with clients.
+/// The log lacks at most what happened in this time before a SIGKILL. The server writes every 10 ms, from a
+/// thread of its own; the rest is a machine that is busy with clients.
 pub(crate) const UNWRITTEN_MAX_MS: u64 = 500;
 
 /// What the comparison gives.

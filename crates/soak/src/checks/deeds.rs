@@ -61,8 +61,8 @@ pub(super) fn explain(history: &History, claim: &Claim, read_ns: u64) -> bool {
     })
 }
 
-/// Whether the holder that was made to let go came from the claim's address, as far as the audit log can tell: the end of
-/// a server that is killed is not in it.
+/// Whether the holder that was made to let go came from the claim's address, as far as the audit log can
+/// tell: the end of a server that is killed is not in it.
 fn may_be_holder(history: &History, claim: &Claim, token: Token) -> bool {
     let mut events = history.audit.lives.iter().flatten();
     let released = events.find(|event| event.what == What::ForceRelease { token });

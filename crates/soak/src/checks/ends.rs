@@ -24,7 +24,8 @@ pub(super) fn check(history: &History, claim: &Claim) -> Option<Violation> {
         }
         _ => {}
     }
-    // A connection that was opened before the server's begin, and never answered, may have been to the one before.
+    // A connection that was opened before the server's begin, and never answered, may have been to the one
+    // before.
     let life = history.life_of(claim).map(|life| history.lives[life]);
     let life = life.filter(|life| claim.answered_ns().is_some() || claim.opened_ns >= life.start_ns)?;
     let ending = life.signal.filter(|&(signal_ns, _)| signal_ns <= end_ns);

@@ -1,4 +1,5 @@
-//! Exclusion, as far as logs of clients can tell: nobody believes that it holds a lock while another one does.
+//! Exclusion, as far as logs of clients can tell: nobody believes that it holds a lock while another one
+//! does.
 
 use std::collections::BTreeMap;
 

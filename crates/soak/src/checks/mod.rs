@@ -1,4 +1,5 @@
-//! What a history may not show: each promise of the server, and of the client, that logs can tell to be broken.
+//! What a history may not show: each promise of the server, and of the client, that logs can tell to be
+//! broken.
 
 mod agreement;
 mod deeds;
@@ -15,15 +16,15 @@ use std::collections::BTreeMap;
 use crate::logs::history::{Claim, History};
 
 pub(crate) use agreement::{Agreement, UNWRITTEN_MAX_MS, compare};
-pub(crate) use turns::HOLD_LEASES_MAX;
-pub(crate) use violation::Violation;
+pub use turns::HOLD_LEASES_MAX;
+pub use violation::Violation;
 pub(crate) use writes::{Writes, replay};
 
 /// The claims of one server life at one lock: the reach of exclusion and of a queue.
 type Queues<'a> = BTreeMap<(usize, u32), Vec<&'a Claim>>;
 
-/// Everything that is wrong.
-pub(crate) fn check(history: &History) -> Vec<Violation> {
+/// Everything that is wrong. Each promise is looked at by itself: one fault may be found by several.
+pub fn check(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut queues = Queues::new();
     for claim in history.claims.values() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::violation::Violation;
 use crate::logs::history::{Claim, Grant, History};
 
-/// No token is used twice, and a grant that was read before another claim was even sent has the smaller token:
-/// of any lock, and across server lives.
+/// No token is used twice, and a grant that was read before another claim was even sent has the smaller
+/// token: of any lock, and across server lives.
 pub(super) fn check_tokens(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut granted: Vec<(Grant, &Claim)> =
@@ -37,8 +37,9 @@ pub(super) fn check_tokens(history: &History) -> Vec<Violation> {
     found
 }
 
-/// Whoever read WAITING before another one's ACQUIRE was sent is granted before it, or has left by then. It was still there
-/// if it was granted later, or if a heartbeat that it sent after the other's grant was answered with WAITING.
+/// Whoever read WAITING before another one's ACQUIRE was sent is granted before it, or has left by then. It
+/// was still there if it was granted later, or if a heartbeat that it sent after the other's grant was
+/// answered with WAITING.
 pub(super) fn check_queue(queue: &[&Claim]) -> Vec<Violation> {
     let mut waiters: Vec<(u64, &Claim)> =
         queue.iter().filter_map(|&claim| Some((claim.queued_ns?, claim))).collect();

@@ -1,4 +1,5 @@
-//! What an audit log may not show: of each lock, one holder after the other, each event in its place, and tokens that grow.
+//! What an audit log may not show: of each lock, one holder after the other, each event in its place, and
+//! tokens that grow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +9,8 @@ use super::violation::Violation;
 use crate::logs::audit::{Audit, Event, Reason, What};
 use crate::logs::history::Life;
 
-/// How far the time between two events may be from the duration that the second one states. Both are taken in the same
-/// turns, from two clocks: a thread that is not run in between sees one of them later.
+/// How far the time between two events may be from the duration that the second one states. Both are taken in
+/// the same turns, from two clocks: a thread that is not run in between sees one of them later.
 const CLOCKS_APART_MS: u64 = 250;
 
 /// How far times may go back in the order of tokens: as long as one shard's turn may last on a busy machine.

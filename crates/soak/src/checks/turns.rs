@@ -4,13 +4,14 @@ use super::violation::Violation;
 use crate::logs::history::{Claim, History};
 
 /// The longest hold, in leases: some heartbeats, and a lock that still moves. The clients keep to it.
-pub(crate) const HOLD_LEASES_MAX: u32 = 2;
+pub const HOLD_LEASES_MAX: u32 = 2;
 
-/// What a turn may take beyond the holder's time: a machine that is busy with hundreds of clients, and then some.
+/// What a turn may take beyond the holder's time: a machine that is busy with hundreds of clients, and then
+/// some.
 const SLACK_NS: u64 = 3_000_000_000;
 
-/// While someone waits, the lock moves on: no pause between two grants is longer than a turn may be. A claim that ended
-/// without a word may have had a turn of its own.
+/// While someone waits, the lock moves on: no pause between two grants is longer than a turn may be. A claim
+/// that ended without a word may have had a turn of its own.
 pub(super) fn check(history: &History, queue: &[&Claim]) -> Vec<Violation> {
     let lease_max_ns = queue.iter().map(|claim| claim.lease_ns).max().unwrap_or(0);
     let turn_max_ns = lease_max_ns * u64::from(HOLD_LEASES_MAX + 1) + SLACK_NS;

@@ -7,9 +7,11 @@ use crate::logs::history::Claim;
 
 /// A broken promise, and the claims that show it: two at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Violation {
-    pub(crate) what: String,
-    pub(crate) claims: Vec<ClaimId>,
+pub struct Violation {
+    /// The promise, and what was seen instead.
+    pub what: String,
+    /// The claims that show it.
+    pub claims: Vec<ClaimId>,
 }
 
 impl Violation {

@@ -65,7 +65,8 @@ pub(crate) enum Reason {
 }
 
 impl Audit {
-    /// Takes what the next life of the server wrote. Only a life that did not end in order may tear its last line.
+    /// Takes what the next life of the server wrote. Only a life that did not end in order may tear its last
+    /// line.
     pub(super) fn take(&mut self, part: &[u8], ended_in_order: bool) {
         let number = self.lives.len();
         let mut rest = part;

@@ -4,18 +4,24 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::str::{FromStr, SplitWhitespace};
 
-use anyhow::{Context, Result, bail};
 use protocol::Token;
 
-/// A client process: the place that it has, and how many had it before.
+/// Why a text is no line of a log, or no part of one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(String);
+
+/// A client process, written as `3.1`: the second one in place 3.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClientId {
-    pub(crate) place: u32,
-    pub(crate) generation: u32,
+pub struct ClientId {
+    /// From 0 on.
+    pub place: u32,
+    /// How many had the place before.
+    pub generation: u32,
 }
 
 impl fmt::Display for ClientId {
@@ -31,19 +37,23 @@ impl fmt::Debug for ClientId {
 }
 
 impl FromStr for ClientId {
-    type Err = anyhow::Error;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Self> {
-        let (place, generation) = text.split_once('.').context("a client is written as 3.0")?;
-        Ok(Self { place: place.parse()?, generation: generation.parse()? })
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let malformed = || Malformed(format!("{text:?}: a client is written as 3.0"));
+        let (place, generation) = text.split_once('.').ok_or_else(malformed)?;
+        let number = |text: &str| text.parse().map_err(|_| malformed());
+        Ok(Self { place: number(place)?, generation: number(generation)? })
     }
 }
 
-/// One of a client's claims, by its number.
+/// One of a client's claims, written as `3.1#7`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClaimId {
-    pub(crate) client: ClientId,
-    pub(crate) number: u32,
+pub struct ClaimId {
+    /// Whose it is.
+    pub client: ClientId,
+    /// Counted by the client, from 0 on.
+    pub number: u32,
 }
 
 impl fmt::Display for ClaimId {
@@ -61,7 +71,7 @@ impl fmt::Debug for ClaimId {
 
 /// How a claim was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// The server closed the connection without an ERROR.
     Closed,
     /// The connection broke.
@@ -87,50 +97,86 @@ impl fmt::Display for Cause {
 }
 
 impl FromStr for Cause {
-    type Err = anyhow::Error;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self, Malformed> {
         Ok(match text {
             "closed" => Self::Closed,
             "broken" => Self::Broken,
             "timeout" => Self::Timeout,
             "violation" => Self::Violation,
-            _ => Self::Error(text.strip_prefix("error-").context("an unknown cause")?.parse()?),
+            _ => {
+                let code = text.strip_prefix("error-").and_then(|code| code.parse().ok());
+                Self::Error(code.ok_or_else(|| Malformed(format!("unknown cause {text:?}")))?)
+            }
         })
     }
 }
 
-/// What a client saw of one of its claims. `confirmed_ns` is the send time of the last frame that was answered.
+/// What a client saw of one of its claims. `confirmed_ns` is when the last frame was sent that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// It is about to connect.
-    Opening { lock: u32, lease_ms: u32 },
+    Opening {
+        /// The lock that it claims.
+        lock: u32,
+        /// The lease that it asks for.
+        lease_ms: u32,
+    },
     /// No server took the connection.
     Unreachable,
-    /// It is connected, from this address, and about to send its ACQUIRE.
-    Acquire { from: SocketAddr },
+    /// It is connected and about to send its ACQUIRE.
+    Acquire {
+        /// The connection's own address.
+        from: SocketAddr,
+    },
     /// WAITING answered the ACQUIRE.
-    Waiting { confirmed_ns: u64 },
+    Waiting {
+        /// When what it answers was sent.
+        confirmed_ns: u64,
+    },
     /// It was granted.
-    Acquired { token: Token, confirmed_ns: u64 },
+    Acquired {
+        /// The grant's token.
+        token: Token,
+        /// When what it answers was sent.
+        confirmed_ns: u64,
+    },
     /// A heartbeat was answered.
-    Confirmed { confirmed_ns: u64 },
+    Confirmed {
+        /// When it was sent.
+        confirmed_ns: u64,
+    },
     /// It is held, and about to write to what the lock guards.
-    Write { token: Token },
+    Write {
+        /// The grant's token.
+        token: Token,
+    },
     /// It was lost.
-    Lost { cause: Cause, confirmed_ns: u64 },
+    Lost {
+        /// How.
+        cause: Cause,
+        /// When the last frame was sent that was answered.
+        confirmed_ns: u64,
+    },
     /// It is about to close the connection.
-    Released { confirmed_ns: u64 },
+    Released {
+        /// When the last frame was sent that was answered.
+        confirmed_ns: u64,
+    },
     /// It is about to kill itself.
     Crashed,
 }
 
 /// A line of a client's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientLine {
-    pub(crate) at_ns: u64,
-    pub(crate) number: u32,
-    pub(crate) seen: Seen,
+pub struct ClientLine {
+    /// When it was seen, on CLOCK_BOOTTIME.
+    pub at_ns: u64,
+    /// The claim's number.
+    pub number: u32,
+    /// What was seen of the claim.
+    pub seen: Seen,
 }
 
 impl fmt::Display for ClientLine {
@@ -152,9 +198,9 @@ impl fmt::Display for ClientLine {
 }
 
 impl FromStr for ClientLine {
-    type Err = anyhow::Error;
+    type Err = Malformed;
 
-    fn from_str(line: &str) -> Result<Self> {
+    fn from_str(line: &str) -> Result<Self, Malformed> {
         let mut words = Words(line.split_whitespace());
         let (at_ns, number) = (words.next()?, words.next()?);
         let seen = match words.next::<String>()?.as_str() {
@@ -168,7 +214,7 @@ impl FromStr for ClientLine {
             "lost" => Seen::Lost { cause: words.next()?, confirmed_ns: words.next()? },
             "released" => Seen::Released { confirmed_ns: words.next()? },
             "crashed" => Seen::Crashed,
-            other => bail!("unknown event {other:?}"),
+            other => return Err(Malformed(format!("unknown event {other:?}"))),
         };
         words.end()?;
         Ok(Self { at_ns, number, seen })
@@ -177,7 +223,7 @@ impl FromStr for ClientLine {
 
 /// What came of an administrator's deed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// The holder with this token was made to let go.
     Released(Token),
     /// The waiter with this address was removed.
@@ -200,38 +246,49 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    fn read(words: &mut Words<'_>) -> Result<Self> {
+    fn read(words: &mut Words<'_>) -> Result<Self, Malformed> {
         Ok(match words.next::<String>()?.as_str() {
             "released" => Self::Released(Token(words.next()?)),
             "kicked" => Self::Kicked(words.next()?),
             "nobody" => Self::Nobody,
             "failed" => Self::Failed(words.rest()),
-            other => bail!("unknown answer {other:?}"),
+            other => return Err(Malformed(format!("unknown answer {other:?}"))),
         })
     }
 }
 
 /// What the soak did, said before it did it; `Listening`, `Ended` and `Answered` after they were seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Act {
+pub enum Act {
+    /// A client is started.
     Spawn(ClientId),
+    /// SIGKILL to a client.
     Kill(ClientId),
+    /// SIGSTOP to a client.
     Stop(ClientId),
+    /// SIGCONT to a client.
     Continue(ClientId),
-    /// The audit log had so many bytes.
+    /// A server is started.
     ServerStart {
+        /// The length of the audit log by then.
         audit_bytes: usize,
     },
+    /// The server takes connections.
     ServerListening,
+    /// SIGTERM to the server.
     ServerTerm,
+    /// SIGKILL to the server.
     ServerKill,
+    /// The server is gone, and so is its listener.
     ServerEnded,
     /// An administrator takes a lock from its holder.
     ForceRelease {
+        /// The lock.
         lock: u32,
     },
     /// An administrator looks at a lock's queue and removes a waiter.
     Kick {
+        /// The lock.
         lock: u32,
     },
     /// What came of the administrator's last deed.
@@ -240,9 +297,11 @@ pub(crate) enum Act {
 
 /// A line of the soak's own log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ActLine {
-    pub(crate) at_ns: u64,
-    pub(crate) act: Act,
+pub struct ActLine {
+    /// When, on CLOCK_BOOTTIME.
+    pub at_ns: u64,
+    /// What is done.
+    pub act: Act,
 }
 
 impl fmt::Display for ActLine {
@@ -266,9 +325,9 @@ impl fmt::Display for ActLine {
 }
 
 impl FromStr for ActLine {
-    type Err = anyhow::Error;
+    type Err = Malformed;
 
-    fn from_str(line: &str) -> Result<Self> {
+    fn from_str(line: &str) -> Result<Self, Malformed> {
         let mut words = Words(line.split_whitespace());
         let at_ns = words.next()?;
         let act = match words.next::<String>()?.as_str() {
@@ -284,20 +343,23 @@ impl FromStr for ActLine {
             "force-release" => Act::ForceRelease { lock: words.next()? },
             "kick-waiter" => Act::Kick { lock: words.next()? },
             "answered" => Act::Answered(Answer::read(&mut words)?),
-            other => bail!("unknown act {other:?}"),
+            other => return Err(Malformed(format!("unknown act {other:?}"))),
         };
         words.end()?;
         Ok(Self { at_ns, act })
     }
 }
 
-/// A line of a register, which stands for what a lock guards: a write that reached it, in the order of their coming.
+/// A line of a register, which stands for what a lock guards: a write that reached it. They are in the order
+/// of their coming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WriteLine {
-    /// Before its writer looked whether the lock is held.
-    pub(crate) looked_ns: u64,
-    pub(crate) claim: ClaimId,
-    pub(crate) token: Token,
+pub struct WriteLine {
+    /// Before its writer looked whether the lock is held, on CLOCK_BOOTTIME.
+    pub looked_ns: u64,
+    /// The claim by which its writer held the lock.
+    pub claim: ClaimId,
+    /// The token of the claim's grant.
+    pub token: Token,
 }
 
 impl fmt::Display for WriteLine {
@@ -308,9 +370,9 @@ impl fmt::Display for WriteLine {
 }
 
 impl FromStr for WriteLine {
-    type Err = anyhow::Error;
+    type Err = Malformed;
 
-    fn from_str(line: &str) -> Result<Self> {
+    fn from_str(line: &str) -> Result<Self, Malformed> {
         let mut words = Words(line.split_whitespace());
         let looked_ns = words.next()?;
         let claim = ClaimId { client: words.next()?, number: words.next()? };
@@ -325,19 +387,23 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Writes a line, whole.
-pub(crate) fn append(mut file: &File, line: &impl fmt::Display) -> Result<usize> {
+/// Writes a line, whole; how many bytes that were.
+///
+/// # Errors
+///
+/// The file does not take it.
+pub fn append(mut file: &File, line: &impl fmt::Display) -> io::Result<usize> {
     let line = format!("{line}\n");
-    file.write_all(line.as_bytes()).context("writing to a log")?;
+    file.write_all(line.as_bytes())?;
     Ok(line.len())
 }
 
 struct Words<'a>(SplitWhitespace<'a>);
 
 impl Words<'_> {
-    fn next<T: FromStr<Err: fmt::Display>>(&mut self) -> Result<T> {
-        let word = self.0.next().context("the line ends early")?;
-        word.parse().map_err(|error| anyhow::anyhow!("{word:?}: {error}"))
+    fn next<T: FromStr<Err: fmt::Display>>(&mut self) -> Result<T, Malformed> {
+        let word = self.0.next().ok_or_else(|| Malformed("the line ends early".into()))?;
+        word.parse().map_err(|error| Malformed(format!("{word:?}: {error}")))
     }
 
     /// All words that are left.
@@ -345,10 +411,10 @@ impl Words<'_> {
         self.0.by_ref().collect::<Vec<_>>().join(" ")
     }
 
-    fn end(&mut self) -> Result<()> {
+    fn end(&mut self) -> Result<(), Malformed> {
         match self.0.next() {
             None => Ok(()),
-            Some(word) => bail!("{word:?} does not belong there"),
+            Some(word) => Err(Malformed(format!("{word:?} does not belong there"))),
         }
     }
 }
@@ -394,6 +460,13 @@ mod tests {
         }
         let line = WriteLine { looked_ns: 8, claim: ClaimId { client: CLIENT, number: 2 }, token };
         assert_eq!(line.to_string().parse::<WriteLine>().unwrap(), line);
+    }
+
+    #[test]
+    fn why_a_deed_failed_stays_on_one_line() {
+        let act = Act::Answered(Answer::Failed("not an API:\n  <html>\r\n".into()));
+        let line = ActLine { at_ns: 8, act }.to_string();
+        assert_eq!(line, "8 answered failed not an API: <html>");
     }
 
     #[test]

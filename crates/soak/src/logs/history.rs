@@ -1,19 +1,23 @@
-//! What the logs of a soak tell together: claims, server lives, what was done to clients, and the writes that reached
-//! each register.
+//! What the logs of a soak tell together: claims, server lives, what was done to clients, and the writes that
+//! reached each register.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result, bail, ensure};
 use client::GIVE_UP_TENTHS;
 use protocol::Token;
 
 use super::audit::Audit;
 use super::entry::{Act, ActLine, Answer, Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine};
 
+/// A line does not fit those before it: why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Misfit(String);
+
 /// All that is known of a soak.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub struct History {
     /// By client and number.
     pub(crate) claims: BTreeMap<ClaimId, Claim>,
     /// In their order; they do not overlap.
@@ -112,18 +116,18 @@ impl Claim {
         self.queued_ns.or(self.grant.map(|grant| grant.read_ns))
     }
 
-    /// Until when the client believed that it holds the lock, as long as it lived: its own end of the claim, at the
-    /// latest 0.8 × lease after the last confirmation.
+    /// Until when the client believed that it holds the lock, as long as it lived: its own end of the claim,
+    /// at the latest 0.8 × lease after the last confirmation.
     pub(crate) fn belief_end_ns(&self) -> u64 {
         let confirmed_ns = self.confirmed_ns.expect("a grant has a confirmation");
         let give_up_ns = confirmed_ns + self.lease_ns * GIVE_UP_TENTHS / 10;
         self.end.map_or(give_up_ns, |(end_ns, _)| end_ns.min(give_up_ns))
     }
 
-    fn apply(&mut self, at_ns: u64, seen: Seen) -> Result<()> {
-        ensure!(self.end.is_none(), "something was seen of a claim that had ended");
+    /// Takes what was seen of it next. Its opening was seen already.
+    fn apply(&mut self, at_ns: u64, seen: Seen) {
         match seen {
-            Seen::Opening { .. } => bail!("a claim is opened twice"),
+            Seen::Opening { .. } => {}
             Seen::Acquire { from } => {
                 self.from = Some(from);
                 self.sent_ns = Some(at_ns);
@@ -152,7 +156,6 @@ impl Claim {
             }
             Seen::Crashed => self.end = Some((at_ns, End::Crashed)),
         }
-        Ok(())
     }
 
     fn confirm(&mut self, confirmed_ns: u64) {
@@ -183,20 +186,24 @@ impl Fate {
 
 impl History {
     /// Takes a client's next line.
-    pub(super) fn see(&mut self, client: ClientId, line: ClientLine) -> Result<()> {
+    pub(super) fn see(&mut self, client: ClientId, line: ClientLine) -> Result<(), Misfit> {
         let ClientLine { at_ns, number, seen } = line;
         let id = ClaimId { client, number };
-        if let Seen::Opening { lock, lease_ms } = seen {
-            let before = self.claims.insert(id, Claim::new(id, at_ns, lock, lease_ms));
-            ensure!(before.is_none(), "claim {id} is opened twice");
-            return Ok(());
+        let misfit = |what| Err(Misfit(format!("claim {id} at {at_ns}: {what}")));
+        match (seen, self.claims.get_mut(&id)) {
+            (Seen::Opening { lock, lease_ms }, None) => {
+                self.claims.insert(id, Claim::new(id, at_ns, lock, lease_ms));
+            }
+            (Seen::Opening { .. }, Some(_)) => return misfit("it is opened twice"),
+            (_, None) => return misfit("it was never opened"),
+            (_, Some(claim)) if claim.end.is_some() => return misfit("it had ended"),
+            (seen, Some(claim)) => claim.apply(at_ns, seen),
         }
-        let claim = self.claims.get_mut(&id).with_context(|| format!("claim {id} was never opened"))?;
-        claim.apply(at_ns, seen).with_context(|| format!("claim {id} at {at_ns}"))
+        Ok(())
     }
 
     /// Takes the soak's next line.
-    pub(super) fn act(&mut self, ActLine { at_ns, act }: ActLine) -> Result<()> {
+    pub(super) fn act(&mut self, ActLine { at_ns, act }: ActLine) -> Result<(), Misfit> {
         match act {
             Act::Spawn(client) => {
                 self.fates.insert(client, Fate::default());
@@ -224,19 +231,21 @@ impl History {
                 self.deeds.push(Deed { begin_ns: at_ns, lock, answer: None });
             }
             Act::Answered(answer) => {
-                let deed = self.deeds.last_mut().context("an answer to nothing")?;
-                ensure!(deed.answer.replace((at_ns, answer)).is_none(), "a deed was answered twice");
+                let unanswered = self.deeds.last_mut().filter(|deed| deed.answer.is_none());
+                let deed =
+                    unanswered.ok_or_else(|| Misfit(format!("at {at_ns} nothing was to be answered")))?;
+                deed.answer = Some((at_ns, answer));
             }
         }
         Ok(())
     }
 
-    fn last_life(&mut self) -> Result<&mut Life> {
-        self.lives.last_mut().context("a server that never started")
+    fn last_life(&mut self) -> Result<&mut Life, Misfit> {
+        self.lives.last_mut().ok_or_else(|| Misfit("a server that never started".into()))
     }
 
-    /// The server process that a claim was at. A claim whose ACQUIRE was answered was connected before it was sent and
-    /// served after that: at the one server that lived in between.
+    /// The server process that a claim was at. A claim whose ACQUIRE was answered was connected before it was
+    /// sent and served after that: at the one server that lived in between.
     pub(crate) fn life_of(&self, claim: &Claim) -> Option<usize> {
         let sent_ns = claim.sent_ns?;
         self.lives.iter().position(|life| life.has(sent_ns))

@@ -1,9 +1,11 @@
 //! The logs of a soak: what their lines say, where they are, and the history that they tell together.
 
 pub(crate) mod audit;
-pub(crate) mod entry;
+pub mod entry;
 pub(crate) mod history;
-pub(crate) mod names;
+pub mod names;
 mod read;
 
-pub(crate) use read::{lines, read};
+pub use history::History;
+pub(crate) use read::lines;
+pub use read::{Unreadable, read};

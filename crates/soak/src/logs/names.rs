@@ -8,36 +8,36 @@ use super::entry::ClientId;
 const LOCK: &str = "soak-";
 
 /// The name of a lock.
-pub(crate) fn lock_name(lock: u32) -> String {
+pub fn lock_name(lock: u32) -> String {
     format!("{LOCK}{lock}")
 }
 
 /// The lock of this name, if it is one of a soak's.
-pub(crate) fn lock_of(name: &str) -> Option<u32> {
+pub fn lock_of(name: &str) -> Option<u32> {
     name.strip_prefix(LOCK)?.parse().ok()
 }
 
 /// The server's own log, of all its lives.
-pub(crate) fn audit_log(dir: &Path) -> PathBuf {
+pub fn audit_log(dir: &Path) -> PathBuf {
     dir.join("audit.log")
 }
 
 /// Where the server's admin API listens.
-pub(crate) fn admin_socket(dir: &Path) -> PathBuf {
+pub fn admin_socket(dir: &Path) -> PathBuf {
     dir.join("admin.sock")
 }
 
 /// What the soak did.
-pub(crate) fn acts_log(dir: &Path) -> PathBuf {
+pub fn acts_log(dir: &Path) -> PathBuf {
     dir.join("acts.log")
 }
 
 /// What a client saw.
-pub(crate) fn client_log(dir: &Path, client: ClientId) -> PathBuf {
+pub fn client_log(dir: &Path, client: ClientId) -> PathBuf {
     dir.join(format!("client-{client}.log"))
 }
 
 /// What a lock guards.
-pub(crate) fn register(dir: &Path, lock: u32) -> PathBuf {
+pub fn register(dir: &Path, lock: u32) -> PathBuf {
     dir.join(format!("register-{lock}.log"))
 }

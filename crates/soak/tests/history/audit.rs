@@ -208,7 +208,8 @@ fn a_client_that_was_told_another_reason_than_the_log_is_found() {
 
 #[test]
 fn a_lease_that_ends_early_is_found() {
-    // Granted at 11, read at 12; the last heartbeat that was answered went out at 259, for a lease of a second.
+    // Granted at 11, read at 12; the last heartbeat that was answered went out at 259, for a lease of a
+    // second.
     for (held_ms, is_early) in [(1247, false), (1246, true)] {
         let logs = Logs::in_order();
         logs.write("acts", &["0 server-start 0", "5 server-listening", "262 stop 0.0"]);

@@ -130,7 +130,8 @@ fn a_close_before_its_server_was_told_to_end_is_found() {
     logs.assert_broken("closed without ERROR though it was confirmed");
 }
 
-/// A client that is stopped when its server is killed believes on, while the next server grants its lock to another.
+/// A client that is stopped when its server is killed believes on, while the next server grants its lock to
+/// another.
 fn two_lives(token: &str, writes: &[&str]) -> Logs {
     let logs = Logs::in_order();
     let first =

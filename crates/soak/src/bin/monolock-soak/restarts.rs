@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use client::{Connection, Error, Event, boottime_ns, request};
 use rustix::process::Signal;
+use soak::logs::names::lock_name;
+use soak::report;
 use testkit::process::{self, Server, Start};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::logs::names::lock_name;
 use crate::options::Options;
 use crate::pauses::Pauses;
-use crate::report::shown_returns;
 use crate::run::END_MAX;
 use crate::verdict::Verdict;
 
@@ -57,7 +57,7 @@ pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
             returns.iter().map(|at_ns| Some(at_ns.saturating_sub(listening_ns))).collect();
         after_ns.sort_unstable();
         let gap_ns = listening_ns - begin_ns;
-        println!("{}", shown_returns(how, gap_ns, &after_ns));
+        println!("{}", report::restart(how, gap_ns, &after_ns));
         let last = Duration::from_nanos(after_ns.last().copied().flatten().unwrap_or_default());
         if Duration::from_nanos(gap_ns) <= GAP_MAX && last > RETURN_MAX {
             missed.push(format!("after {how} the last claim was queued {last:?} after the listening"));

@@ -7,10 +7,10 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use soak::logs::entry::{Act, ClientId};
 use testkit::process;
 
 use crate::acts::Acts;
-use crate::logs::entry::{Act, ClientId};
 use crate::options::Options;
 
 /// All clients; killed when dropped.

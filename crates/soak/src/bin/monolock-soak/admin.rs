@@ -7,15 +7,15 @@ use admin_api::{Client, Error, Kicked, Released, Waiter};
 use anyhow::Result;
 use cli::AdminAddress;
 use protocol::{LockName, Token};
+use soak::logs::entry::{Act, Answer};
+use soak::logs::names::lock_name;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::acts::Acts;
-use crate::logs::entry::{Act, Answer};
-use crate::logs::names::lock_name;
 
-/// How long a deed may take. An answer takes a turn of a shard or two; the rest is a machine that is busy with
-/// clients. The API's client would wait for longer.
+/// How long a deed may take. An answer takes a turn of a shard or two; the rest is a machine that is busy
+/// with clients. The API's client would wait for longer.
 const DEED_MAX: Duration = Duration::from_secs(5);
 
 /// Somebody who may do anything to locks.

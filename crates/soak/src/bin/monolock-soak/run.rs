@@ -7,17 +7,16 @@ use std::{env, fs, process, thread};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
+use soak::logs::entry::Act;
+use soak::logs::names::{admin_socket, audit_log};
 use testkit::process::{Server, Start, fixed_address, raise_nofile};
 
 use crate::acts::Acts;
 use crate::admin::Administrator;
 use crate::crowd::Crowd;
-use crate::logs::entry::Act;
-use crate::logs::names::{admin_socket, audit_log};
 use crate::options::Options;
 use crate::schedule::{Planned, plan};
-use crate::verdict::Verdict;
-use crate::{logs, report};
+use crate::verdict::{Verdict, judge};
 
 /// How long a server may take to end in order; it promises about two seconds.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
@@ -40,7 +39,7 @@ pub(super) fn run(options: &Options, program: &Path) -> Result<Verdict> {
     );
     let folder = Folder::create(options.keep.as_deref())?;
     soak(options, program, &folder.path, seed)?;
-    let verdict = report::judge(&logs::read(&folder.path)?, &folder.path)?;
+    let verdict = judge(&folder.path)?;
     if matches!(verdict, Verdict::Missed(_)) {
         folder.keep();
     }

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use client::boottime_ns;
-
-use crate::logs::entry::{Act, ActLine, append};
-use crate::logs::names::acts_log;
+use soak::logs::entry::{Act, ActLine, append};
+use soak::logs::names::acts_log;
 
 /// What is done, logged before it is done.
 pub(crate) struct Acts(File);

@@ -1,4 +1,5 @@
-//! A client process: it claims a lock, waits, holds, writes to what the lock guards, lets go or crashes, and begins anew.
+//! A client process: it claims a lock, waits, holds, writes to what the lock guards, lets go or crashes, and
+//! begins anew.
 
 use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
@@ -11,20 +12,21 @@ use client::{Closed, Connection, Error, Event, Loss, boottime_ns, request};
 use fastrand::Rng;
 use protocol::Token;
 use rustix::process::{Signal, getpid, kill_process};
+use soak::HOLD_LEASES_MAX;
+use soak::logs::entry::{Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine, append};
+use soak::logs::names::{client_log, lock_name, register};
 use socket2::SockRef;
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use crate::checks::HOLD_LEASES_MAX;
-use crate::logs::entry::{Cause, ClaimId, ClientId, ClientLine, Seen, WriteLine, append};
-use crate::logs::names::{client_log, lock_name, register};
 use crate::pauses::Pauses;
 use crate::verdict::Verdict;
 
 /// The log of one process: some hours of claims. Then it ends, and the soak starts another in its place.
 const LOG_BYTES_MAX: usize = 1 << 20;
 
-/// How often, in a lease, a client looks whether a heartbeat was answered, to log it. Answers come four times a lease.
+/// How often, in a lease, a client looks whether a heartbeat was answered, to log it. Answers come four times
+/// a lease.
 const LOOKS_PER_LEASE: u32 = 16;
 
 /// Most holds are shorter than the time between two heartbeats.
@@ -39,7 +41,8 @@ const CRASH_ONE_IN: u32 = 50;
 /// The pause between two guarded writes.
 const WRITE_PAUSE_MS: std::ops::RangeInclusive<u64> = 10..=100;
 
-/// One write out of this many takes its time to arrive: whatever stops its client meanwhile makes it a stale one.
+/// One write out of this many takes its time to arrive: whatever stops its client meanwhile makes it a stale
+/// one.
 const WRITE_SLOW_ONE_IN: u32 = 2;
 const WRITE_SLOW_MS: std::ops::RangeInclusive<u64> = 5..=50;
 

@@ -1,18 +1,14 @@
-//! A soak: many client processes at one server, some killed or stopped, the server restarted; and a check of what
-//! they saw.
+//! `monolock-soak`: many client processes at one server, some killed or stopped, the server restarted; and a
+//! check of what they saw.
 #![forbid(unsafe_code)]
 
 mod acts;
 mod admin;
-mod checks;
 mod client;
 mod crowd;
-mod logs;
 mod options;
 mod pauses;
-mod report;
 mod restarts;
-mod returns;
 mod run;
 mod schedule;
 mod verdict;
@@ -25,10 +21,10 @@ use clap::{Parser, Subcommand};
 use testkit::process::{become_what_was_asked, find_program};
 
 use options::Options;
-use verdict::Verdict;
+use verdict::{Verdict, judge};
 
-/// Runs client processes, an administrator, and a server that restarts under them; then checks what they saw and the
-/// audit log.
+/// Runs client processes, an administrator, and a server that restarts under them; then checks what they saw
+/// and the audit log.
 #[derive(Debug, Parser)]
 #[command(name = "monolock-soak", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -73,14 +69,9 @@ fn main() -> ExitCode {
 fn run(Cli { server, options, command }: &Cli) -> Result<Verdict> {
     let program = || find_program(server.as_deref());
     match command {
-        Some(Command::Check(options)) => check_history(options),
+        Some(Command::Check(options)) => judge(&options.dir),
         Some(Command::Client(options)) => self::client::live(options),
         None if options.restart_only => restarts::run(options, &program()?),
         None => self::run::run(options, &program()?),
     }
-}
-
-/// Checks logs and prints what they tell.
-fn check_history(options: &CheckOptions) -> Result<Verdict> {
-    report::judge(&logs::read(&options.dir)?, &options.dir)
 }
