@@ -1,10 +1,6 @@
 //! What `deploy/` says of the server, held against the server.
 #![forbid(unsafe_code)]
 
-#[path = "server/harness.rs"]
-#[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
-mod harness;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,8 +10,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use seccompiler::BpfMap;
-
-use harness::{MONOLOCK, Server};
+use testkit::harness::{MONOLOCK, Server};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -122,7 +117,7 @@ fn systemd_takes_the_unit_without_a_word() {
     let text = read("systemd/monolock.service");
     assert!(text.contains(installed));
     // It wants the program to be there.
-    std::fs::write(&unit, text.replace(installed, MONOLOCK)).unwrap();
+    std::fs::write(&unit, text.replace(installed, &MONOLOCK)).unwrap();
     let said = output_of(Command::new("systemd-analyze").arg("verify").arg(&unit));
     assert_eq!(said, "");
     let sysusers = deploy("systemd/monolock.sysusers");

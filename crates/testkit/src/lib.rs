@@ -9,4 +9,8 @@
 
 pub mod certificates;
 pub mod diagnostics;
+pub mod harness;
+pub mod patience;
 pub mod process;
+pub mod program;
+pub mod terminal;

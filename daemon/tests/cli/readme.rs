@@ -19,7 +19,7 @@ fn the_examples_of_the_readme_do_what_it_says() {
     let (_long, _) = site.server.hold("long line", LEASE);
     let _line: Vec<_> = (0..11).map(|_| site.server.wait_in_line("long line", LEASE)).collect();
 
-    let script = script.replace("target/release/monolock", MONOLOCK).replace("127.0.0.1:9091", &site.admin);
+    let script = script.replace("target/release/monolock", &MONOLOCK).replace("127.0.0.1:9091", &site.admin);
     let text = ended(Command::new("bash").args(["-euo", "pipefail", "-c", &script])).ok();
     holder.refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);
     waiters.remove(0).refused(ErrorCode::CLOSED_BY_ADMINISTRATOR);

@@ -139,7 +139,7 @@ fn an_interrupt_ends_it_as_a_shell_expects() {
     let site = Site::start();
     // Who runs the tests in the background may have it ignored.
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", MONOLOCK, "top", "--admin", &site.admin]);
+    command.args(["--default-signal=INT", &MONOLOCK, "top", "--admin", &site.admin]);
     let mut terminal = Terminal::start(command, 24, 80, "xterm");
     terminal.shows("a frame", |text| text.contains("NAME"));
     kill_process(Pid::from_child(&terminal.child), Signal::INT).unwrap();

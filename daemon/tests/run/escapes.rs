@@ -246,7 +246,7 @@ fn a_system_without_proc_is_told_of() {
         "sh",
         "-c",
         "mount -t tmpfs none /proc; exec \"$0\" \"$@\"",
-        MONOLOCK,
+        &MONOLOCK,
         "run",
         "--address",
     ]);

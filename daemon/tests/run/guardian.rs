@@ -319,7 +319,7 @@ fn a_run_within_a_run_that_is_killed_leaves_nobody_behind() {
     let server = Server::start();
     let address = server.address.to_string();
     let script = reporting("trap '' TERM HUP; echo runs; exec cat");
-    let inner = [MONOLOCK, "run", "--address", &address, "inner", "--", "sh", "-c", &script];
+    let inner = [&*MONOLOCK, "run", "--address", &address, "inner", "--", "sh", "-c", &script];
     let mut run = Run::start(locked(server.address, LONG, "outer", &inner));
     assert_eq!(run.line(), "runs");
     run.signal(Signal::KILL);

@@ -349,7 +349,7 @@ fn a_command_without_a_shell_around_it_has_the_terminal_too() {
     let address = server.address.to_string();
     let ask = "printf 'name: '; read -r name; echo \"hello $name\"; sleep 600";
     let mut terminal =
-        at_terminal(&[MONOLOCK, "run", "--address", &address, "lock", "--", "sh", "-c", ask], &server);
+        at_terminal(&[&*MONOLOCK, "run", "--address", &address, "lock", "--", "sh", "-c", ask], &server);
     terminal.has("name: ");
     terminal.types("tiger\n");
     terminal.has("hello tiger");
@@ -369,7 +369,7 @@ fn the_first_process_of_a_container_gives_the_command_its_terminal_and_reaps_orp
         "for i in 1 2 3; do (sh -c 'sleep 0.1' &); done; echo begun; read -r name; echo \"hello $name\"
         while [ $(grep -l 'State:.Z' /proc/[0-9]*/status | wc -l) != 0 ]; do :; done; echo reaped; sleep 600";
     // The job's group is outside, and has no number within.
-    let container = ["unshare", "--pid", "--fork", "--mount-proc", MONOLOCK, "run", "--address", &address];
+    let container = ["unshare", "--pid", "--fork", "--mount-proc", &MONOLOCK, "run", "--address", &address];
     let mut terminal =
         at_terminal(&[&container[..], &["lock", "--", "bash", "-c", script]].concat(), &server);
     terminal.has("begun");

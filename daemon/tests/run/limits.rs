@@ -20,7 +20,7 @@ fn confined(processes_max: u32, address: &str) -> Command {
     let mut command = Command::new("setpriv");
     let user = newcomer();
     command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "prlimit"]);
-    command.arg(format!("--nproc={processes_max}")).args([MONOLOCK, "run", "--wait", "5s", "--address"]);
+    command.arg(format!("--nproc={processes_max}")).args([&*MONOLOCK, "run", "--wait", "5s", "--address"]);
     command.args([address, "lock", "--", "true"]).env_remove("MONOLOCK_ADDRESS");
     command
 }

@@ -7,9 +7,6 @@ mod deaf;
 mod escapes;
 mod guardian;
 mod hanging;
-#[path = "../server/harness.rs"]
-#[allow(dead_code, reason = "shared with the server's tests, which use more of it")]
-mod harness;
 mod jobs;
 mod limits;
 mod loss;
@@ -19,9 +16,8 @@ mod runs;
 mod signals;
 mod status;
 mod streams;
-#[path = "../cli/terminal.rs"]
-#[allow(dead_code, reason = "shared with the tests of the operator's commands")]
-mod terminal;
 mod tls;
 mod turns;
 mod words;
+
+use testkit::{harness, terminal};

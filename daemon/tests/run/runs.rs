@@ -35,7 +35,7 @@ pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,TERM,USR
 pub(crate) fn monolock_run(arguments: &[&str]) -> Command {
     // Without the terminal that somebody may run the tests at.
     let mut command = Command::new("setsid");
-    command.args(["env", DEFAULT_SIGNALS, MONOLOCK, "run"]);
+    command.args(["env", DEFAULT_SIGNALS, &MONOLOCK, "run"]);
     command.args(arguments);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MONOLOCK_")) {
         command.env_remove(name);

@@ -286,7 +286,7 @@ fn a_log_that_may_not_grow_any_more_is_a_full_disk_and_not_the_servers_end() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.log");
     let mut command = Command::new("prlimit");
-    command.args(["--fsize=4096", MONOLOCK, "-listen", "127.0.0.1:0", "-audit-log", log.to_str().unwrap()]);
+    command.args(["--fsize=4096", &MONOLOCK, "-listen", "127.0.0.1:0", "-audit-log", log.to_str().unwrap()]);
     let mut server = Server::spawn(command);
     let (mut holder, token) = server.hold("jobs", LEASE);
     for number in 0..100 {

@@ -250,7 +250,7 @@ fn a_kernel_that_offers_no_io_uring_is_a_mistake() {
 #[test]
 fn a_limit_of_open_files_that_leaves_no_room_for_a_client_is_a_mistake() {
     let mut command = Command::new("prlimit");
-    let said = mistake(command.args(["--nofile=64:64", MONOLOCK, "check-config"]));
+    let said = mistake(command.args(["--nofile=64:64", &MONOLOCK, "check-config"]));
     assert!(said.contains("the limit of 64 open files leaves no room"), "{said}");
 }
 

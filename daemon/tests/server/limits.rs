@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 /// A server that may open `limit` descriptors.
 fn with_descriptors(limit: usize, flags: &[&str]) -> Server {
     let mut command = Command::new("bash");
-    command.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), MONOLOCK]);
+    command.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\""), &MONOLOCK]);
     command.args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0", "-shards", "1"]).args(flags);
     Server::spawn(command)
 }
@@ -121,7 +121,7 @@ fn a_limit_without_room_for_sessions_is_refused_at_the_start() {
     command.args([
         "-c",
         "ulimit -n 40; exec \"$0\" \"$@\"",
-        MONOLOCK,
+        &MONOLOCK,
         "-listen",
         "127.0.0.1:0",
         "-shards",

@@ -7,7 +7,6 @@ mod check_config;
 mod errors;
 mod floods;
 mod frames;
-mod harness;
 mod leases;
 mod limits;
 mod manager;
@@ -22,3 +21,5 @@ mod signals;
 mod start;
 mod threads;
 mod tls;
+
+use testkit::harness;

@@ -21,7 +21,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 fn server_under(parent: &[&str]) -> Server {
     let mut command = Command::new(parent[0]);
-    command.args(&parent[1..]).args([MONOLOCK, "-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0"]);
+    command.args(&parent[1..]).args([&*MONOLOCK, "-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0"]);
     Server::spawn(command)
 }
 
@@ -55,7 +55,7 @@ fn a_log_that_may_not_grow_does_not_end_a_start() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut command = Command::new("prlimit");
-    command.args(["--fsize=0", MONOLOCK, "-listen", &taken.local_addr().unwrap().to_string()]);
+    command.args(["--fsize=0", &MONOLOCK, "-listen", &taken.local_addr().unwrap().to_string()]);
     // A line before the port is opened.
     command.env("MONOLOCK_MISTYPED", "").stderr(log.reopen().unwrap());
     assert_eq!(command.status().unwrap().code(), Some(71), "its own status, and no signal");
@@ -66,7 +66,7 @@ fn a_server_in_the_background_of_a_terminal_that_stops_such_writers_goes_on() {
     let pty = openpty(None, None).unwrap();
     let script = r#"stty tostop; set -m; "$0" -listen 127.0.0.1:0 & echo "pid=$! "; while kill -0 $!; do sleep 0.1; done"#;
     let mut command = Command::new("setsid");
-    command.args(["--ctty", "--wait", "bash", "-c", script, MONOLOCK]);
+    command.args(["--ctty", "--wait", "bash", "-c", script, &MONOLOCK]);
     command.stdin(pty.slave.try_clone().unwrap()).stderr(pty.slave.try_clone().unwrap()).stdout(pty.slave);
     let mut shell = command.spawn().unwrap();
     // It keeps our copies of what it gave the child.

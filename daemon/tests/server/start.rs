@@ -189,7 +189,7 @@ fn of_a_repeated_flag_the_last_one_counts() {
 #[test]
 fn the_soft_limit_of_open_files_is_raised_to_the_hard_limit() {
     let mut command = Command::new("bash");
-    command.args(["-c", "ulimit -Sn 64; ulimit -Hn 500; exec \"$0\" \"$@\"", MONOLOCK]);
+    command.args(["-c", "ulimit -Sn 64; ulimit -Hn 500; exec \"$0\" \"$@\"", &MONOLOCK]);
     command.args(["-listen", "127.0.0.1:0", "-shards", "1"]);
     let server = Server::spawn(command);
     let places: usize = field(&server.log()[0], "connections_max").unwrap().parse().unwrap();
@@ -346,7 +346,7 @@ fn a_server_that_gets_no_more_open_files_says_so_in_one_line_with_71_and_does_no
     // Below 4 the program itself cannot be loaded.
     for files_max in 4..40 {
         let mut command = Command::new("prlimit");
-        command.args([&format!("--nofile={files_max}"), MONOLOCK, "-listen", "127.0.0.1:0"]);
+        command.arg(format!("--nofile={files_max}")).args([&*MONOLOCK, "-listen", "127.0.0.1:0"]);
         let (status, said) = run_to_end(&mut command);
         assert_eq!(status.code(), Some(71), "{files_max}: {said}");
         assert_eq!(said.lines().count(), 1, "{files_max}: {said}");

@@ -30,7 +30,7 @@ fn bound_user() -> &'static [&'static str] {
 fn bound(threads_max: Option<u32>) -> Command {
     let mut command = Command::new("sh");
     // Its file is open before the user changes, who may not be allowed to reach its folder.
-    command.args(["-c", r#"exec 3<"$0" && exec "$@""#, MONOLOCK]).args(bound_user());
+    command.args(["-c", r#"exec 3<"$0" && exec "$@""#, &MONOLOCK]).args(bound_user());
     if let Some(max) = threads_max {
         command.args(["prlimit", &format!("--nproc={max}")]);
     }

@@ -1,4 +1,7 @@
 //! The real server as a child process, and raw sockets as its clients.
+//!
+//! Whatever does not go as a test says panics, with the sentence that says what was expected. A tool that has to go on
+//! uses [`crate::process`].
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,41 +14,40 @@ use std::time::{Duration, Instant};
 use protocol::{Acquire, ErrorCode, HEARTBEAT, Lease, LockName, ServerFrame, Token, decode_server_frame};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long any single condition may take before a test fails. Generous: a busy machine must not fail a test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The program under test.
-pub(crate) const MONOLOCK: &str = env!("CARGO_BIN_EXE_monolock");
+pub use crate::patience::{PATIENCE, wait_for};
+pub use crate::program::MONOLOCK;
 
 /// A running server; killed when dropped.
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
-    pub(crate) address: SocketAddr,
-    pub(crate) ops: Option<SocketAddr>,
+    /// Where it listens for clients.
+    pub address: SocketAddr,
+    /// Where its ops endpoints are, if they are on.
+    pub ops: Option<SocketAddr>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
     /// Starts a server on a free loopback port, with ops endpoints on another.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::with(&[])
     }
 
     /// Starts a server with more flags.
-    pub(crate) fn with(flags: &[&str]) -> Self {
+    pub fn with(flags: &[&str]) -> Self {
         let mut command = Command::new(MONOLOCK);
         command.args(["-listen", "127.0.0.1:0", "-ops-listen", "127.0.0.1:0"]).args(flags);
         Self::spawn(command)
     }
 
     /// Starts a server from a whole command; waits until it says where it listens.
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    pub fn spawn(mut command: Command) -> Self {
         command.stdout(Stdio::null());
         Self::spawn_with_stdout(command)
     }
 
     /// The same, with the command's own standard output.
-    pub(crate) fn spawn_with_stdout(mut command: Command) -> Self {
+    pub fn spawn_with_stdout(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server's program starts");
         // The command may hold a pipe's end, which is the child's alone.
@@ -69,7 +71,7 @@ impl Server {
     }
 
     /// Waits for a log line that contains `text`.
-    pub(crate) fn log_line(&mut self, text: &str) -> String {
+    pub fn log_line(&mut self, text: &str) -> String {
         wait_for(&format!("a log line with {text:?}"), || {
             let line = self.log().into_iter().find(|line| line.contains(text));
             if line.is_none()
@@ -82,20 +84,22 @@ impl Server {
     }
 
     /// All log lines so far.
-    pub(crate) fn log(&self) -> Vec<String> {
+    pub fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 
-    pub(crate) fn pid(&self) -> Pid {
+    /// Its number.
+    pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("the server is there");
     }
 
     /// The thread with this name.
-    pub(crate) fn thread(&self, name: &str) -> nix::unistd::Pid {
+    pub fn thread(&self, name: &str) -> nix::unistd::Pid {
         let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
         let task = std::fs::read_dir(tasks)
             .unwrap()
@@ -106,53 +110,53 @@ impl Server {
     }
 
     /// Waits until the server ends by itself.
-    pub(crate) fn exit(&mut self) -> ExitStatus {
+    pub fn exit(&mut self) -> ExitStatus {
         wait_for("the server to exit", || self.child.try_wait().expect("a child can be waited for"))
     }
 
     /// Whether the server still runs.
-    pub(crate) fn is_alive(&mut self) -> bool {
+    pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
     /// A connection that has sent nothing yet.
-    pub(crate) fn connect(&self) -> Peer {
+    pub fn connect(&self) -> Peer {
         Peer::connect(self.address)
     }
 
     /// A connection whose ACQUIRE is sent.
-    pub(crate) fn claim(&self, name: &str, lease: Duration) -> Peer {
+    pub fn claim(&self, name: &str, lease: Duration) -> Peer {
         let mut peer = self.connect();
         peer.send(&acquire(name, lease));
         peer
     }
 
     /// A connection that holds `name`, with its token.
-    pub(crate) fn hold(&self, name: &str, lease: Duration) -> (Peer, Token) {
+    pub fn hold(&self, name: &str, lease: Duration) -> (Peer, Token) {
         let mut peer = self.claim(name, lease);
         let token = peer.acquired();
         (peer, token)
     }
 
     /// A connection that waits for `name`.
-    pub(crate) fn wait_in_line(&self, name: &str, lease: Duration) -> Peer {
+    pub fn wait_in_line(&self, name: &str, lease: Duration) -> Peer {
         let mut peer = self.claim(name, lease);
         peer.waiting();
         peer
     }
 
     /// A GET on the ops endpoints: status and body.
-    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+    pub fn get(&self, path: &str) -> (u16, String) {
         self.request("GET", path)
     }
 
     /// A request to the ops endpoints: status and body.
-    pub(crate) fn request(&self, method: &str, path: &str) -> (u16, String) {
+    pub fn request(&self, method: &str, path: &str) -> (u16, String) {
         http(self.ops.expect("ops endpoints are on"), method, path)
     }
 
     /// The value of one series of `/metrics`, named as it stands there.
-    pub(crate) fn metric(&self, series: &str) -> f64 {
+    pub fn metric(&self, series: &str) -> f64 {
         let (status, body) = self.get("/metrics");
         assert_eq!(status, 200);
         let value = body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -160,7 +164,7 @@ impl Server {
     }
 
     /// Waits until one series of `/metrics` has a value.
-    pub(crate) fn wait_for_metric(&self, series: &str, expected: f64) {
+    pub fn wait_for_metric(&self, series: &str, expected: f64) {
         wait_for(&format!("{series} {expected}"), || (self.metric(series) == expected).then_some(()));
     }
 }
@@ -173,7 +177,7 @@ impl Drop for Server {
 }
 
 /// A request: status and body.
-pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
+pub fn http(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("the port is open");
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -185,42 +189,48 @@ pub(crate) fn http(address: SocketAddr, method: &str, path: &str) -> (u16, Strin
 }
 
 /// The value of `key=value` in a text log line.
-pub(crate) fn field(line: &str, key: &str) -> Option<String> {
+pub fn field(line: &str, key: &str) -> Option<String> {
     let mut fields = line.split_whitespace();
     fields.find_map(|field| Some(field.strip_prefix(key)?.strip_prefix('=')?.trim_matches('"').to_owned()))
 }
 
 /// How a connection ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub enum Closed {
+    /// In order.
     Fin,
+    /// With RST.
     Reset,
 }
 
 /// A client that does what a test says and nothing else.
-pub(crate) struct Peer {
-    pub(crate) stream: TcpStream,
+pub struct Peer {
+    /// Its socket.
+    pub stream: TcpStream,
     /// Received and not yet looked at.
     received: Vec<u8>,
 }
 
 impl Peer {
-    pub(crate) fn connect(address: SocketAddr) -> Self {
+    /// Connects and sends nothing.
+    pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
     }
 
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server takes bytes");
     }
 
-    pub(crate) fn heartbeat(&mut self) {
+    /// Sends a heartbeat.
+    pub fn heartbeat(&mut self) {
         self.send(&HEARTBEAT);
     }
 
     /// The next frame.
-    pub(crate) fn frame(&mut self) -> ServerFrame {
+    pub fn frame(&mut self) -> ServerFrame {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some((frame, len)) = decode_server_frame(&self.received).expect("a frame of the protocol")
@@ -234,12 +244,12 @@ impl Peer {
     }
 
     /// The next frame must be WAITING.
-    pub(crate) fn waiting(&mut self) {
+    pub fn waiting(&mut self) {
         assert_eq!(self.frame(), ServerFrame::Waiting);
     }
 
     /// The next frame must be ACQUIRED.
-    pub(crate) fn acquired(&mut self) -> Token {
+    pub fn acquired(&mut self) -> Token {
         match self.frame() {
             ServerFrame::Acquired(token) => token,
             other => panic!("ACQUIRED expected, got {other:?}"),
@@ -247,7 +257,7 @@ impl Peer {
     }
 
     /// The next frame must be an ERROR with this code, and the connection then ends with FIN.
-    pub(crate) fn refused(&mut self, expected: ErrorCode) {
+    pub fn refused(&mut self, expected: ErrorCode) {
         match self.frame() {
             ServerFrame::Error { code, .. } => assert_eq!(code, expected),
             other => panic!("ERROR {expected} expected, got {other:?}"),
@@ -256,7 +266,7 @@ impl Peer {
     }
 
     /// The next bytes must be `frame`, `count` times.
-    pub(crate) fn repeated(&mut self, frame: &[u8], count: u64) {
+    pub fn repeated(&mut self, frame: &[u8], count: u64) {
         let mut left = count * frame.len() as u64;
         let mut position = 0;
         while left > 0 {
@@ -274,7 +284,7 @@ impl Peer {
     }
 
     /// Waits for the end of the connection; no frame may come before it.
-    pub(crate) fn closed(&mut self) -> Closed {
+    pub fn closed(&mut self) -> Closed {
         let deadline = Instant::now() + PATIENCE;
         let closed = loop {
             match self.receive(deadline) {
@@ -288,7 +298,7 @@ impl Peer {
     }
 
     /// Whether nothing comes, nor the connection ends, for a while. For "not before" conditions only.
-    pub(crate) fn is_silent_for(&mut self, duration: Duration) -> bool {
+    pub fn is_silent_for(&mut self, duration: Duration) -> bool {
         self.received.is_empty() && matches!(self.receive(Instant::now() + duration), Ok(false))
     }
 
@@ -310,37 +320,25 @@ impl Peer {
     }
 
     /// Closes in order.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// Closes with RST.
-    pub(crate) fn reset(self) {
+    pub fn reset(self) {
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
 /// The bytes of an ACQUIRE.
-pub(crate) fn acquire(name: &str, lease: Duration) -> Vec<u8> {
+pub fn acquire(name: &str, lease: Duration) -> Vec<u8> {
     let name = LockName::new(name).expect("a legal name");
     let lease = Lease::from_duration(lease).expect("a legal lease");
     Acquire { name, lease }.encode().to_vec()
 }
 
-/// Waits until `condition` gives a value.
-pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(value) = condition() {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Runs the program to its end: status and stderr. For commands that are expected to end by themselves.
-pub(crate) fn run_to_end(command: &mut Command) -> (ExitStatus, String) {
+pub fn run_to_end(command: &mut Command) -> (ExitStatus, String) {
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let mut stderr = child.stderr.take().expect("piped above");
     let reader = thread::spawn(move || {

@@ -12,17 +12,19 @@ use nix::pty::{Winsize, openpty};
 use rustix::io::{FdFlags, fcntl_setfd};
 use vt100::Parser;
 
-use crate::harness::wait_for;
+use crate::patience::wait_for;
 
 /// A command on a terminal of its own; killed when dropped.
-pub(crate) struct Terminal {
-    pub(crate) child: Child,
+pub struct Terminal {
+    /// The command.
+    pub child: Child,
     keyboard: File,
     screen: Arc<Mutex<Parser>>,
 }
 
 impl Terminal {
-    pub(crate) fn start(mut command: Command, rows: u16, columns: u16, term: &str) -> Self {
+    /// Starts a command on a terminal of this size and kind.
+    pub fn start(mut command: Command, rows: u16, columns: u16, term: &str) -> Self {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).expect("a terminal");
         // Who holds the other end keeps the terminal from being hung up.
@@ -55,17 +57,17 @@ impl Terminal {
     }
 
     /// Types on the keyboard.
-    pub(crate) fn types(&mut self, keys: &str) {
+    pub fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     /// What is on the screen now.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
     }
 
     /// Waits until there is some text on the screen.
-    pub(crate) fn has(&self, what: &str) {
+    pub fn has(&self, what: &str) {
         let mut last = String::new();
         wait_for(&format!("{what:?} on the screen"), || {
             let text = self.text();
@@ -78,7 +80,7 @@ impl Terminal {
     }
 
     /// Waits until the whole screen is as expected, written to its end: its text. A frame may come in parts.
-    pub(crate) fn shows(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+    pub fn shows(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();
         wait_for(what, || {
             let (text, cursor_row) = {
@@ -93,7 +95,8 @@ impl Terminal {
         })
     }
 
-    pub(crate) fn exit(&mut self) -> std::process::ExitStatus {
+    /// Waits until the command has ended.
+    pub fn exit(&mut self) -> std::process::ExitStatus {
         wait_for("the command to end", || self.child.try_wait().unwrap())
     }
 }
