@@ -151,3 +151,20 @@ fn problem(target: &Target, error: &io::Error) -> String {
         _ => "nothing reads from it: start the reader of the FIFO first".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_does_not_append_goes_on_at_the_start_of_a_file_that_was_truncated() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout");
+        let mut destination = Destination::of(File::create(&path).unwrap());
+        destination.write(b"first\n").unwrap();
+        File::create(&path).unwrap();
+        destination.look();
+        destination.write(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
+    }
+}

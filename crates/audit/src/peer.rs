@@ -26,19 +26,3 @@ impl fmt::Display for Peer {
         SocketAddr::new(self.ip.to_canonical(), self.port).fmt(f)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ipv4_peer_is_shown_as_ipv4_whichever_way_it_came() {
-        for (address, shown) in [
-            ("192.0.2.1:70", "192.0.2.1:70"),
-            ("[::ffff:192.0.2.1]:70", "192.0.2.1:70"),
-            ("[2001:db8::1]:70", "[2001:db8::1]:70"),
-        ] {
-            assert_eq!(Peer::from(address.parse::<SocketAddr>().unwrap()).to_string(), shown);
-        }
-    }
-}

@@ -58,21 +58,3 @@ impl Alarm {
         timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::ABSTIME, &once).expect("a valid time");
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn an_alarm_wakes_at_its_deadline_and_not_before_also_when_it_is_set_anew() {
-        let mut alarm = Alarm::new().unwrap();
-        let start_ns = boottime_ns();
-        let far = alarm.wait_until(start_ns + 3600 * NS_PER_S);
-        assert!(tokio::time::timeout(std::time::Duration::from_millis(1), far).await.is_err());
-        for after_ms in [20, 10, 40] {
-            let deadline_ns = start_ns + after_ms * 1_000_000;
-            alarm.wait_until(deadline_ns).await;
-            assert!(boottime_ns() >= deadline_ns);
-        }
-    }
-}

@@ -28,34 +28,3 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
     Ok(bytes)
 }
-
-#[cfg(test)]
-mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    use super::*;
-
-    #[test]
-    fn a_file_is_read_in_whole_up_to_a_bound() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        for len in [0, 1, LEN_MAX as usize] {
-            std::fs::write(&path, vec![b'x'; len]).unwrap();
-            assert_eq!(read(&path).unwrap().len(), len);
-        }
-        std::fs::write(&path, vec![b'x'; LEN_MAX as usize + 1]).unwrap();
-        assert_eq!(read(&path).unwrap_err().to_string(), "larger than 4 MiB");
-    }
-
-    #[test]
-    fn what_might_never_end_is_refused_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
-        mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        for path in [&fifo, Path::new("/dev/zero")] {
-            assert_eq!(read(path).unwrap_err().to_string(), "not a regular file", "{}", path.display());
-        }
-        assert_eq!(read(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
-        assert_eq!(read(&folder.path().join("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
-    }
-}

@@ -7,6 +7,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod audit_lines;
 pub mod certificates;
 pub mod diagnostics;
 pub mod harness;

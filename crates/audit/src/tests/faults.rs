@@ -6,10 +6,11 @@ use rustix::io::Errno;
 use tokio::time::{Duration, timeout};
 
 use super::disk::{A_WHILE, Disk, settle, start};
-use super::{Line, event, events, lines, lost};
+use super::event;
 use crate::line;
 use crate::recorder::Entry;
 use crate::trouble::REPEAT;
+use testkit::audit_lines::{Line, events, lines, lost};
 use testkit::diagnostics::Diagnostics;
 
 fn line_bytes(number: u64) -> usize {

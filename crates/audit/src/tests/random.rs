@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use rustix::io::Errno;
+use testkit::audit_lines::{Line, line};
 
 use super::disk::{Disk, Log, settle, start};
-use super::{Line, event, line};
+use super::event;
 use crate::recorder::Recorder;
 
 const SEED_VARIABLE: &str = "AUDIT_SEED";

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use monolock_client::{Closed, Error, ErrorCode, Loss, Violation};
+use monolock_client::{Alert, Closed, Error, ErrorCode, Loss, Violation};
 use protocol::{ErrorFrame, UnknownFrame};
 use standin::{Gate, Server};
 
@@ -94,4 +94,31 @@ async fn a_server_that_closes_or_resets_or_stays_silent_or_talks_nonsense_is_tol
     let nonsense = loss_when(|stream| stream.write_all(&[0x7f]).unwrap());
     let violation = Violation::UnknownFrame(UnknownFrame(0x7f));
     assert_eq!(nonsense.await, Loss::ProtocolViolation(violation));
+}
+
+#[test]
+fn server_conditions_and_lost_connections_are_temporary_and_client_errors_are_not() {
+    let server = |code| Loss::Server { code, reason: String::new() };
+    assert!(server(ErrorCode::SHUTTING_DOWN).is_temporary());
+    assert!(server(ErrorCode(0x0f)).is_temporary());
+    assert!(!server(ErrorCode(0x10)).is_temporary());
+    assert!(!server(ErrorCode::NOT_AUTHORIZED).is_temporary());
+    assert!(Loss::HeartbeatTimeout.is_temporary());
+    assert!(Error::from(Loss::ConnectionClosed(Closed::ByServer)).is_temporary());
+    assert!(!Loss::ProtocolViolation(Violation::Unasked).is_temporary());
+    assert!(!Error::InvalidLease.is_temporary());
+}
+
+#[test]
+fn a_wrong_address_and_a_refused_certificate_are_not_temporary() {
+    let dial = |kind: io::ErrorKind| Error::Dial { address: String::new(), source: kind.into() };
+    assert!(dial(io::ErrorKind::ConnectionRefused).is_temporary());
+    assert!(dial(io::ErrorKind::TimedOut).is_temporary());
+    assert!(!dial(io::ErrorKind::InvalidInput).is_temporary());
+    assert!(!dial(io::ErrorKind::InvalidData).is_temporary());
+    let broken = |kind| Loss::ConnectionClosed(Closed::Broken(kind));
+    assert!(broken(io::ErrorKind::ConnectionReset).is_temporary());
+    assert!(!broken(io::ErrorKind::InvalidData).is_temporary());
+    let refused = |alert| Loss::ConnectionClosed(Closed::Refused(Alert(alert)));
+    assert!(refused(80).is_temporary() && !refused(116).is_temporary());
 }

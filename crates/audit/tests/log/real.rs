@@ -5,17 +5,21 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use audit::{Log, Recorder, Target};
 use rustix::fs::{CWD, Mode, OFlags};
 use tempfile::TempDir;
+use testkit::audit_lines::{events, line, lines, lost};
+use testkit::patience::wait_for;
 
-use super::{event, events, line, lines, lost};
-use crate::destination::Destination;
-use crate::{EVENTS_MAX, Log, Recorder, Target};
+use crate::event;
 
 /// Longer than any machine keeps a thread from running.
 const TEST_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Events that are recorded and not yet written, at most.
+const EVENTS_MAX: u64 = 65_536;
 
 /// As long as a finish that must fail is waited for.
 const SHORT: Duration = Duration::from_millis(50);
@@ -39,7 +43,7 @@ impl Folder {
 }
 
 fn start(path: &Path) -> Result<(Log, Recorder), String> {
-    crate::start(&Target::File(path.into())).map_err(|error| error.to_string())
+    audit::start(&Target::File(path.into())).map_err(|error| error.to_string())
 }
 
 fn finish(log: Log, time_max: Duration) -> u64 {
@@ -56,14 +60,6 @@ fn reader(fifo: &Path) -> File {
     let file = rustix::fs::open(fifo, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     rustix::fs::fcntl_setfl(&file, OFlags::empty()).unwrap();
     file.into()
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + TEST_TIME_MAX;
-    while !condition() {
-        assert!(Instant::now() < deadline, "nothing happens");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -120,18 +116,6 @@ fn a_file_that_is_truncated_before_its_first_line_has_no_empty_one() {
 }
 
 #[test]
-fn an_output_that_does_not_append_goes_on_at_the_start_of_a_file_that_was_truncated() {
-    let folder = Folder::new();
-    let path = folder.path("stdout");
-    let mut destination = Destination::of(File::create(&path).unwrap());
-    destination.write(b"first\n").unwrap();
-    File::create(&path).unwrap();
-    destination.look();
-    destination.write(b"second\n").unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
-}
-
-#[test]
 fn a_target_that_cannot_be_written_is_an_error_at_once() {
     let folder = Folder::new();
     let folder_path = folder.0.path().to_owned();
@@ -151,7 +135,7 @@ fn a_target_that_cannot_be_written_is_an_error_at_once() {
 fn a_dash_is_standard_output_which_a_reopen_leaves_alone() {
     assert_eq!(Target::from("-"), Target::Stdout);
     assert_eq!(Target::from("/var/log/a"), Target::File("/var/log/a".into()));
-    let (log, _recorder) = crate::start(&Target::Stdout).unwrap();
+    let (log, _recorder) = audit::start(&Target::Stdout).unwrap();
     assert_eq!(log.reopen(), Ok(()));
     finish_all(log);
 }
@@ -172,7 +156,7 @@ fn rotation_loses_and_doubles_nothing() {
         }
     });
     for rotation in 0..ROTATIONS {
-        wait_until(|| fs::metadata(&path).unwrap().len() > 0);
+        wait_for("a line", || (fs::metadata(&path).unwrap().len() > 0).then_some(()));
         fs::rename(&path, folder.path(&rotation.to_string())).unwrap();
         log.reopen().unwrap();
     }
@@ -290,7 +274,7 @@ fn a_reader_that_comes_back_is_told_what_it_missed() {
     drop(first);
     recorder.record(event("a", 1));
     let dropped = log.dropped();
-    wait_until(|| dropped.total() == 1);
+    wait_for("a lost event", || (dropped.total() == 1).then_some(()));
     let mut second = reader(&fifo);
     log.reopen().unwrap();
     recorder.record(event("a", 2));

@@ -1,0 +1,22 @@
+//! The audit log as the program has it: over real files, pipes and devices.
+#![forbid(unsafe_code)]
+
+mod peers;
+mod real;
+
+use std::net::SocketAddr;
+
+use audit::{Event, What};
+use locks::Reason;
+use protocol::Token;
+
+/// The `number`-th event of a producer.
+fn event(producer: &str, number: u64) -> Event {
+    Event {
+        time_unix_ns: number * 1_000,
+        lock: producer.into(),
+        identity: Some("worker".into()),
+        peer: SocketAddr::from(([192, 0, 2, 1], 70)).into(),
+        what: What::Released { token: Token(number), held_ns: 1_000_000, reason: Reason::Graceful },
+    }
+}
