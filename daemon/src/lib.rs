@@ -3,7 +3,6 @@
 //! `ARCHITECTURE.md` beside the workspace's `Cargo.toml` tells how the parts fit.
 #![forbid(unsafe_code)]
 
-mod acl;
 mod admin;
 mod boot;
 mod capacity;

@@ -11,10 +11,10 @@ use pki::Doubt;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::acl::{self, Acl};
 use crate::clock;
 use crate::intake::Admission;
 use crate::settings::{self, ServeSettings, TlsSettings};
+use acl::{self, Acl};
 use tls::{Certificate, ClientCa};
 
 /// What is reloaded on its own: the values of the metric's label `part`.

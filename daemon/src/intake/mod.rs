@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tracing::Level;
 
-use crate::acl::Acl;
 use crate::capacity::Capacity;
 use crate::metrics::IntakeCounters;
 use crate::shard::Shards;
 use crate::vital;
+use acl::Acl;
 use logging::seldom::Seldom;
 
 /// Submission entries of an intake ring; one is used for each readiness poll between two submissions.

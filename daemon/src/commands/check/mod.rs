@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use addresses::Addresses;
 
-use crate::acl;
 use crate::commands::ending::{fail, unknown_variables};
 use crate::settings::{Reading, SHARDS, TLS_CERT, TLS_KEY};
 use crate::{boot, capacity, clock};
@@ -128,7 +127,7 @@ async fn found(
             Err(error) => Err(format!("{flag} {error}")),
         },
         "-acl-file" => match acl::load(path) {
-            Ok(acl) => Ok(count(acl.len(), "rule", "rules")),
+            Ok(acl) => Ok(count(acl.count(), "rule", "rules")),
             Err(error) => Err(format!("{flag} {error}")),
         },
         "-audit-log" if text == "-" => Ok("standard output".to_owned()),

@@ -1,6 +1,6 @@
 //! Signals that are ignored, as a set.
 
-use signals::Ignored;
+use inherited::Ignored;
 
 #[test]
 fn a_signal_is_one_of_a_set_by_its_bit_and_others_are_in_none() {

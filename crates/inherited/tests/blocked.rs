@@ -2,8 +2,8 @@
 
 use std::io;
 
+use inherited::unblock;
 use nix::sys::signal::{SigSet, Signal};
-use signals::unblock;
 use std::process::Command;
 use std::thread;
 
