@@ -8,7 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use protocol::{Acquire, ErrorCode, HEARTBEAT, Lease, LockName, ServerFrame, Token, decode_server_frame};
@@ -25,6 +25,8 @@ pub struct Server {
     /// Where its ops endpoints are, if they are on.
     pub ops: Option<SocketAddr>,
     log: Arc<Mutex<Vec<String>>>,
+    /// Ends when nobody can log any more.
+    reader: JoinHandle<()>,
 }
 
 impl Server {
@@ -55,14 +57,14 @@ impl Server {
         let stderr = BufReader::new(child.stderr.take().expect("piped above"));
         let log = Arc::new(Mutex::new(Vec::new()));
         let writer = Arc::clone(&log);
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 eprintln!("server: {line}");
                 writer.lock().unwrap().push(line);
             }
         });
         let unset = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut server = Self { child, address: unset, ops: None, log };
+        let mut server = Self { child, address: unset, ops: None, log, reader };
         let line = server.log_line("listening");
         server.address =
             field(&line, "address").and_then(|a| a.parse().ok()).expect("the first line names the address");
@@ -73,8 +75,11 @@ impl Server {
     /// Waits for a log line that contains `text`.
     pub fn log_line(&mut self, text: &str) -> String {
         wait_for(&format!("a log line with {text:?}"), || {
+            // Looked at first: the last lines may come later than the end of the process.
+            let has_all = self.reader.is_finished();
             let line = self.log().into_iter().find(|line| line.contains(text));
             if line.is_none()
+                && has_all
                 && let Some(status) = self.child.try_wait().expect("a child can be waited for")
             {
                 panic!("the server ended with {status} before it logged {text:?}: {:#?}", self.log());
