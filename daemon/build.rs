@@ -9,7 +9,8 @@ fn main() {
     println!("cargo::rustc-env=MONOLOCK_COMMIT={commit}");
 }
 
-/// The commit that is checked out; `None` in an unpacked tarball, also when that lies inside of another repository.
+/// The commit that is checked out; `None` in an unpacked tarball, also when that lies inside of another
+/// repository.
 fn commit() -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
     if !root.join(".git").exists() {

@@ -1,7 +1,7 @@
 //! Well-behaved sessions beside clients that misbehave: what the one kind feels of the other.
 //!
-//! "own late" is how late this tool's own heartbeats went out at worst, in µs, and "starved %" how long the server's
-//! threads were ready but had no CPU: where these are large, the latencies are the machine's.
+//! "own late" is how late this tool's own heartbeats went out at worst, in µs, and "starved %" how long the
+//! server's threads were ready but had no CPU: where these are large, the latencies are the machine's.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! The floor: the least that a heartbeat costs on this machine.
 //!
-//! One io_uring ring with everything that pays (one issuer, deferred task work, multishot accept and receive, provided
-//! buffers, direct descriptors, sends without a completion) answers an ACQUIRE and then each byte with ACQUIRED. No
-//! lock, lease, queue, limit or check: what a server costs above this is what its work costs.
+//! One io_uring ring with everything that pays (one issuer, deferred task work, multishot accept and receive,
+//! provided buffers, direct descriptors, sends without a completion) answers an ACQUIRE and then each byte
+//! with ACQUIRED. No lock, lease, queue, limit or check: what a server costs above this is what its work
+//! costs.
 
 mod buffers;
 
@@ -173,9 +174,9 @@ struct Out<'ring, 'queue> {
 impl Out<'_, '_> {
     /// Queues an entry; submits what is queued when there is no room.
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: what the entries point to outlives the ring's use of it: answers lie in `Responder::connections`,
-        // which is never resized nor written after its creation, and a send with MSG_DONTWAIT is over when it is
-        // submitted; the timeout's timespec lives as long as the loop.
+        // SAFETY: what the entries point to outlives the ring's use of it: answers lie in
+        // `Responder::connections`, which is never resized nor written after its creation, and a send with
+        // MSG_DONTWAIT is over when it is submitted; the timeout's timespec lives as long as the loop.
         while unsafe { self.queue.push(entry) }.is_err() {
             self.queue.sync();
             match self.submitter.submit() {
@@ -191,7 +192,8 @@ impl Out<'_, '_> {
 
 /// A direct descriptor's connection.
 struct Connection {
-    /// The same answer for every connection in this slot, so it is never written while the kernel may read it.
+    /// The same answer for every connection in this slot, so it is never written while the kernel may read
+    /// it.
     answer: [u8; ACQUIRED_BYTES],
     acquired: bool,
     /// The start of an ACQUIRE that came in pieces.
@@ -245,7 +247,8 @@ impl Responder {
                 }
             }
             Op::Receive => self.received(slot, completion, out)?,
-            // A full socket or a peer that left: the floor has no patience, and its receive then ends as well.
+            // A full socket or a peer that left: the floor has no patience, and its receive then ends as
+            // well.
             Op::Send if result < 0 => out.push(&shutdown(slot))?,
             Op::Send | Op::Close | Op::End => {}
         }

@@ -29,7 +29,8 @@ pub(crate) struct Options {
     /// Length of a slice in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     slice_seconds: u32,
-    /// `closed` (each connection always has one heartbeat in flight) or heartbeats a second over all connections.
+    /// `closed` (each connection always has one heartbeat in flight) or heartbeats a second over all
+    /// connections.
     #[arg(long, default_value = "closed", value_name = "closed|N/s")]
     rate: Pace,
     /// Shards of the server.
@@ -175,8 +176,8 @@ struct Slice {
     core_share: f64,
     /// How long threads of the target were ready but had no CPU.
     starved_share: f64,
-    /// Share of a core that this tool itself took: in a closed loop, either side near 100% is the bottleneck, and
-    /// neither means that something else has the CPUs.
+    /// Share of a core that this tool itself took: in a closed loop, either side near 100% is the bottleneck,
+    /// and neither means that something else has the CPUs.
     load_share: f64,
     rate: f64,
     latencies: Latencies,

@@ -13,15 +13,16 @@ use crate::tls::Certificates;
 use crate::usage::anonymous_bytes;
 use crate::{LEASE_LONG_MS, Verdict, numbered_name};
 
-/// Sessions and heartbeats of each that come before the first reading: more heartbeats than a shard has receive
-/// buffers, so that memory which a shard touches once is not taken for the sessions'.
+/// Sessions and heartbeats of each that come before the first reading: more heartbeats than a shard has
+/// receive buffers, so that memory which a shard touches once is not taken for the sessions'.
 const WARM_SESSIONS: usize = 16;
 const WARM_HEARTBEATS: usize = 2048;
 
 /// Heartbeats of every session: what the first answers allocate belongs to the session.
 const HEARTBEATS: usize = 4;
 
-/// Memory has settled when two readings this far apart are the same, and is taken as it is after the longer time.
+/// Memory has settled when two readings this far apart are the same, and is taken as it is after the longer
+/// time.
 const SETTLE_STEP: Duration = Duration::from_millis(200);
 const SETTLE_MAX: Duration = Duration::from_secs(3);
 

@@ -224,8 +224,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Reads what is there. An edge is reported only once, so this reads until a short read shows that the socket is
-    /// empty, or to the end where the edge was the end.
+    /// Reads what is there. An edge is reported only once, so this reads until a short read shows that the
+    /// socket is empty, or to the end where the edge was the end.
     fn read(&mut self, index: usize, is_over: bool, happened: &mut Vec<Happened>) {
         let Self { sessions, buffer, counts, .. } = self;
         let Some(session) = &mut sessions[index] else { return };

@@ -1,7 +1,7 @@
 //! Measures a monolock server.
 //!
-//! Every figure comes with what it has to be compared to in the same run (the floor, an earlier step, a quiet phase)
-//! and with its noise. The tool starts the server itself and ends it on every path.
+//! Every figure comes with what it has to be compared to in the same run (the floor, an earlier step, a quiet
+//! phase) and with its noise. The tool starts the server itself and ends it on every path.
 
 mod abuse;
 mod attack;

@@ -1,4 +1,5 @@
-//! A full server: thousands of sessions queue on few locks, none may be lost, and every queue is handed over in order.
+//! A full server: thousands of sessions queue on few locks, none may be lost, and every queue is handed over
+//! in order.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -138,8 +139,8 @@ impl Crowd {
         })
     }
 
-    /// Joins everyone, the `n`th on lock `n % locks`. A lock has at most one ACQUIRE without an answer, so that the
-    /// order of the answers is the order of its queue.
+    /// Joins everyone, the `n`th on lock `n % locks`. A lock has at most one ACQUIRE without an answer, so
+    /// that the order of the answers is the order of its queue.
     fn join(&mut self, connections: usize, lease: Lease) -> Result<()> {
         let locks = self.locks.len();
         for n in 0..connections {

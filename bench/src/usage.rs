@@ -19,7 +19,8 @@ pub(crate) struct Scheduled {
 }
 
 impl CpuTime {
-    /// Reads the scheduler's run time of every thread: exact to the nanosecond, where utime and stime count ticks.
+    /// Reads the scheduler's run time of every thread: exact to the nanosecond, where utime and stime count
+    /// ticks.
     pub(crate) fn of(pid: u32) -> Result<Self> {
         let mut scheduled = BTreeMap::new();
         for tid in threads(pid)? {
@@ -36,7 +37,8 @@ impl CpuTime {
         Ok(Self { threads: scheduled })
     }
 
-    /// Since `earlier`, all threads together. The last moments of a thread that ended in between are not known.
+    /// Since `earlier`, all threads together. The last moments of a thread that ended in between are not
+    /// known.
     pub(crate) fn since(&self, earlier: &Self) -> Scheduled {
         let mut sum = Scheduled::default();
         for (tid, now) in &self.threads {
@@ -48,7 +50,8 @@ impl CpuTime {
     }
 }
 
-/// Bytes of anonymous memory: heap, stacks and private mappings; neither the program file nor the kernel's rings.
+/// Bytes of anonymous memory: heap, stacks and private mappings; neither the program file nor the kernel's
+/// rings.
 pub(crate) fn anonymous_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors kept free for everything but sessions, so that scrapes and health checks go on when sessions have taken all
-/// the rest. `localhost` is two socket addresses: for each of them the ops endpoints have 16 connections and the admin API
-/// 12, which makes 56; one more each that waits for the oldest to go, 4; the listeners of all three addresses, 6. The rest is
-/// for files that are open for a moment: a reload's, a scrape's.
+/// Descriptors kept free for everything but sessions, so that scrapes and health checks go on when sessions
+/// have taken all the rest. `localhost` is two socket addresses: for each of them the ops endpoints have 16
+/// connections and the admin API 12, which makes 56; one more each that waits for the oldest to go, 4; the
+/// listeners of all three addresses, 6. The rest is for files that are open for a moment: a reload's, a
+/// scrape's.
 const RESERVED: usize = 80;
 
 /// Raises the soft descriptor limit to the hard limit and returns it.
@@ -48,7 +49,8 @@ impl fmt::Display for TooFewDescriptors {
 }
 
 impl Capacity {
-    /// The capacity under a limit of `limit` descriptors, of which `in_use` are open before the first connection.
+    /// The capacity under a limit of `limit` descriptors, of which `in_use` are open before the first
+    /// connection.
     pub(crate) fn new(limit: usize, in_use: usize) -> Result<Arc<Self>, TooFewDescriptors> {
         let needed = in_use + RESERVED;
         if limit <= needed {
@@ -81,8 +83,8 @@ impl Capacity {
 pub(crate) struct Place(Option<Arc<Capacity>>);
 
 impl Place {
-    /// Keeps the place taken beyond this value, whose memory a session need not spend. The keeper counts its places
-    /// and gives them back by number.
+    /// Keeps the place taken beyond this value, whose memory a session need not spend. The keeper counts its
+    /// places and gives them back by number.
     pub(crate) fn keep(mut self) {
         self.0 = None;
     }

@@ -17,10 +17,12 @@ pub(crate) fn unix_ns() -> u64 {
     as_ns(clock_gettime(ClockId::Realtime))
 }
 
-/// The two clocks are read one after the other, which makes their difference jitter; only a larger change is followed.
+/// The two clocks are read one after the other, which makes their difference jitter; only a larger change is
+/// followed.
 const JITTER_NS: u64 = 1_000_000;
 
-/// Shows times of CLOCK_MONOTONIC as times since the Unix epoch: the same one each time, unless somebody sets the wall clock.
+/// Shows times of CLOCK_MONOTONIC as times since the Unix epoch: the same one each time, unless somebody sets
+/// the wall clock.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
     /// Unix time when CLOCK_MONOTONIC began.

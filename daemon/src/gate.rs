@@ -1,7 +1,7 @@
 //! The gate of the grant path: a deadline that every shard compares itself, once a turn.
 //!
-//! A deadline and not a message: a process that was stopped past it grants and confirms nothing when it wakes,
-//! whatever still lies in its queues.
+//! A deadline and not a message: a process that was stopped past it grants and confirms nothing when it
+//! wakes, whatever still lies in its queues.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,7 +25,8 @@ impl Gate {
         Self { open_until_ns: AtomicU64::new(FOREVER), is_shutting_down: AtomicBool::new(false) }
     }
 
-    /// Closes the gate for good. Comes before any session is ended, so that no ended session promotes a waiter.
+    /// Closes the gate for good. Comes before any session is ended, so that no ended session promotes a
+    /// waiter.
     pub(crate) fn shut_down(&self) {
         self.is_shutting_down.store(true, Ordering::SeqCst);
     }

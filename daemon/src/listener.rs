@@ -8,12 +8,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use cli::ListenAddress;
 
-/// Connections that may wait to be accepted: more than any kernel allows, so that net.core.somaxconn (4096 by default) alone
-/// limits it. After a failover every client connects at once, and a full backlog costs each of them a second.
+/// Connections that may wait to be accepted: more than any kernel allows, so that net.core.somaxconn (4096 by
+/// default) alone limits it. After a failover every client connects at once, and a full backlog costs each of
+/// them a second.
 const BACKLOG: i32 = 65_535;
 
-/// How long an address that is in use is tried again. The ring of a process that was killed is torn down after its
-/// exit; until then, measured at 9 to 15 ms, its listener is still there.
+/// How long an address that is in use is tried again. The ring of a process that was killed is torn down
+/// after its exit; until then, measured at 9 to 15 ms, its listener is still there.
 const IN_USE_RETRY_TIME: Duration = Duration::from_secs(1);
 
 /// How often it is tried.
@@ -28,10 +29,11 @@ pub(crate) enum BindError {
     Bind { flag: &'static str, address: ListenAddress, socket_address: SocketAddr, source: io::Error },
 }
 
-/// Listens on everything that `address` stands for, one listener for each socket address. The sockets are nonblocking.
+/// Listens on everything that `address` stands for, one listener for each socket address. The sockets are
+/// nonblocking.
 ///
-/// An address of a name that this machine does not have, as `localhost`'s `::1` where IPv6 is off, is passed over when
-/// another one is there.
+/// An address of a name that this machine does not have, as `localhost`'s `::1` where IPv6 is off, is passed
+/// over when another one is there.
 ///
 /// # Errors
 ///

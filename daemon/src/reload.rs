@@ -1,7 +1,7 @@
 //! The files that the server works by: read at the start, and again at each SIGHUP.
 //!
-//! A reload takes each part on its own, whole or not at all: what does not load keeps its previous value, so nothing
-//! gets worse. Connections that are open keep what they were accepted under.
+//! A reload takes each part on its own, whole or not at all: what does not load keeps its previous value, so
+//! nothing gets worse. Connections that are open keep what they were accepted under.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

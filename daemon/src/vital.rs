@@ -1,7 +1,7 @@
 //! Threads without which the server is none: when one panics, the process ends at once.
 //!
-//! A lock server that goes on with a shard missing would leave that shard's clients waiting in the dark. Ended, it closes every
-//! connection, and a supervisor starts it anew within milliseconds.
+//! A lock server that goes on with a shard missing would leave that shard's clients waiting in the dark.
+//! Ended, it closes every connection, and a supervisor starts it anew within milliseconds.
 
 use std::cell::Cell;
 use std::convert::Infallible;

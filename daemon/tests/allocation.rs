@@ -1,4 +1,5 @@
-//! The heartbeat path allocates nothing: the whole server runs in this process, under an allocator that counts.
+//! The heartbeat path allocates nothing: the whole server runs in this process, under an allocator that
+//! counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
@@ -19,7 +20,8 @@ fn count() {
     CALLS[thread % CALLS.len()].fetch_add(1, Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of the heap.
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of the
+// heap.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -15,7 +15,8 @@ use crate::clock::{NS_PER_S, as_ns, now_ns};
 /// Pairs that are open at a time: some 200 expiries a second.
 const PAIRS: usize = 200;
 
-/// The lease of their holders: a waiter must be in line before it is over, also behind a thousand flooding sessions.
+/// The lease of their holders: a waiter must be in line before it is over, also behind a thousand flooding
+/// sessions.
 const LEASE_MS: u32 = 1000;
 
 /// How long a crowd may take to be all in line. 5000 pairs take some 3 s on a quiet server.

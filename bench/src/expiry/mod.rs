@@ -1,6 +1,7 @@
 //! How late a silent holder's lock moves on; it must never be early.
 //!
-//! First on a quiet server, one lock after the other; then beside clients that flood the one shard that the locks are on.
+//! First on a quiet server, one lock after the other; then beside clients that flood the one shard that the
+//! locks are on.
 
 mod flooded;
 mod pairs;
@@ -39,8 +40,9 @@ pub(crate) struct Options {
     /// Leases that are over at one moment beside a flood, in phases of their own.
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=8000))]
     at_once: u32,
-    /// Fails when a hundredth of the locks of a flood are later than this. Not where leases are over at once: there a shard's one
-    /// core sends thousands of grants, some 14 µs each, and the last ones wait for the first.
+    /// Fails when a hundredth of the locks of a flood are later than this. Not where leases are over at once:
+    /// there a shard's one core sends thousands of grants, some 14 µs each, and the last ones wait for the
+    /// first.
     #[arg(long, default_value_t = 20.0)]
     max_p99_ms: f64,
     /// Fails when any lock is later than this.
@@ -140,8 +142,9 @@ fn one_phase(
     Ok(missed.then(|| format!("{name}: p99 {p99:.1} ms, max {max:.1} ms, {early} early")))
 }
 
-/// Nanoseconds from the send of the holder's last heartbeat to the waiter's ACQUIRED. The server heard the heartbeat
-/// a moment after its send, so the real lateness is that moment smaller, and an early grant is early beyond doubt.
+/// Nanoseconds from the send of the holder's last heartbeat to the waiter's ACQUIRED. The server heard the
+/// heartbeat a moment after its send, so the real lateness is that moment smaller, and an early grant is
+/// early beyond doubt.
 fn one_round(server: SocketAddr, lease: Lease, round: u32) -> Result<u64> {
     let name = LockName::new(&format!("expiry-{round}")).expect("a short name");
     let patient = Lease::from_ms(LEASE_LONG_MS).expect("a positive constant");

@@ -13,10 +13,12 @@ use crate::{LEASE_LONG_MS, numbered_name};
 
 /// How late locks moved on.
 pub(super) struct Lateness {
-    /// From the end of the holder's lease, counted from when its ACQUIRED was read, to when the waiter's was. The server heard the
-    /// holder a moment before the one, and answered the waiter a moment before the other.
+    /// From the end of the holder's lease, counted from when its ACQUIRED was read, to when the waiter's was.
+    /// The server heard the holder a moment before the one, and answered the waiter a moment before the
+    /// other.
     pub(super) latencies: Latencies,
-    /// Waiters that were granted before the holder's lease was over, counted from the send of its ACQUIRE: early beyond doubt.
+    /// Waiters that were granted before the holder's lease was over, counted from the send of its ACQUIRE:
+    /// early beyond doubt.
     pub(super) early: u32,
     /// Waiters that came when the lock was free again: nothing was measured.
     pub(super) too_slow: u32,

@@ -19,8 +19,8 @@ const BUFFER_BYTES: usize = 64;
 /// The kernel wants the ring page-aligned.
 const PAGE_BYTES: usize = 4096;
 
-/// The ring and its memory. The memory is never freed: a ring is torn down some time after it is closed, and the
-/// kernel may write until then. A process has one floor.
+/// The ring and its memory. The memory is never freed: a ring is torn down some time after it is closed, and
+/// the kernel may write until then. A process has one floor.
 pub(super) struct Buffers {
     entries: *mut BufRingEntry,
     bytes: *mut u8,
@@ -42,8 +42,8 @@ impl Buffers {
     /// What the kernel wrote into a buffer that it picked and that was not given back yet.
     pub(super) fn filled(&self, id: u16, len: usize) -> &[u8] {
         assert!(id < BUFFERS && len <= BUFFER_BYTES, "buffer {id} with {len} bytes");
-        // SAFETY: in bounds as asserted, initialised (zeroed at first), and the kernel leaves a picked buffer alone
-        // until it is published again, which needs `&mut self`.
+        // SAFETY: in bounds as asserted, initialised (zeroed at first), and the kernel leaves a picked buffer
+        // alone until it is published again, which needs `&mut self`.
         unsafe { std::slice::from_raw_parts(self.at(id), len) }
     }
 
@@ -52,9 +52,9 @@ impl Buffers {
         assert!(id < BUFFERS, "buffer {id}");
         let address = self.at(id) as u64;
         let index = usize::from(self.tail & (BUFFERS - 1));
-        // SAFETY: `index` is below BUFFERS; the kernel reads only entries before the published tail, and never more
-        // than BUFFERS buffers are in the ring, so this entry is ours. The setters leave the tail (in the first
-        // entry's padding) alone.
+        // SAFETY: `index` is below BUFFERS; the kernel reads only entries before the published tail, and
+        // never more than BUFFERS buffers are in the ring, so this entry is ours. The setters leave the tail
+        // (in the first entry's padding) alone.
         let entry = unsafe { &mut *self.entries.add(index) };
         entry.set_addr(address);
         entry.set_len(BUFFER_BYTES as u32);
@@ -64,8 +64,8 @@ impl Buffers {
 
     /// Shows the kernel all buffers that were given back.
     pub(super) fn publish(&mut self) {
-        // SAFETY: `entries` is the ring's first entry, where the tail lies; it is aligned for a u16, lives forever,
-        // and is shared with the kernel, hence the atomic store.
+        // SAFETY: `entries` is the ring's first entry, where the tail lies; it is aligned for a u16, lives
+        // forever, and is shared with the kernel, hence the atomic store.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries).cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }

@@ -89,7 +89,8 @@ impl Session {
         Ok(())
     }
 
-    /// What a frame means in this state. The first ACQUIRED after a WAITING is always the push and answers nothing.
+    /// What a frame means in this state. The first ACQUIRED after a WAITING is always the push and answers
+    /// nothing.
     fn apply(&mut self, frame: &ServerFrame, at_ns: u64, counts: &mut Counts) -> Result<What, End> {
         match (frame, self.state) {
             (ServerFrame::Waiting, State::Joining) => {

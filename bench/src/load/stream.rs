@@ -46,8 +46,8 @@ impl Stream {
         }
     }
 
-    /// Whether a read of `len` bytes, less than asked for, shows that nothing more is there. Records of TLS are whole or
-    /// not there, so a short read says nothing.
+    /// Whether a read of `len` bytes, less than asked for, shows that nothing more is there. Records of TLS
+    /// are whole or not there, so a short read says nothing.
     pub(super) fn is_drained_by(&self, len: usize, asked: usize) -> bool {
         matches!(self, Self::Plain(_)) && len < asked
     }

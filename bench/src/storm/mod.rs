@@ -1,7 +1,7 @@
 //! A storm of TLS handshakes, as after a failover, and what sessions that are there already feel of it.
 //!
-//! The storm comes from a child process at the lowest priority: a client's share of a handshake costs as much as the
-//! server's, and on one machine it must take neither the server's CPU time nor the witnesses'.
+//! The storm comes from a child process at the lowest priority: a client's share of a handshake costs as much
+//! as the server's, and on one machine it must take neither the server's CPU time nor the witnesses'.
 
 mod clients;
 

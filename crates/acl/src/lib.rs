@@ -1,7 +1,8 @@
 //! The ACL: which identity may ask for which locks.
 //!
-//! It decides from two texts, an identity and the name of a lock, and knows nothing of certificates or sessions. A file is an ACL
-//! as a whole or not at all; there is no rule that forbids, and what no rule allows is refused.
+//! It decides from two texts, an identity and the name of a lock, and knows nothing of certificates or
+//! sessions. A file is an ACL as a whole or not at all; there is no rule that forbids, and what no rule
+//! allows is refused.
 //!
 //! ```
 //! let acl = acl::Acl::parse(br#"{"rules": [{"identity": "spiffe://prod/*", "locks": ["nightly/*"]}]}"#)?;
@@ -73,7 +74,8 @@ pub fn load(path: &Path) -> Result<Acl, FileError> {
 }
 
 impl Acl {
-    /// Understands `{"rules": [{"identity": GLOB, "locks": [GLOB, …]}, …]}`. No rules at all is legal, and allows nothing.
+    /// Understands `{"rules": [{"identity": GLOB, "locks": [GLOB, …]}, …]}`. No rules at all is legal, and
+    /// allows nothing.
     ///
     /// # Errors
     ///

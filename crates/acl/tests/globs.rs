@@ -1,5 +1,6 @@
-//! Globs, as the ACL and the admin API take them: `*` is any run of characters, `?` exactly one, all else itself. There are no
-//! escapes and no classes; `*` and `?` match `/` too, and a character is one Unicode scalar.
+//! Globs, as the ACL and the admin API take them: `*` is any run of characters, `?` exactly one, all else
+//! itself. There are no escapes and no classes; `*` and `?` match `/` too, and a character is one Unicode
+//! scalar.
 
 use wildmatch::WildMatch;
 
@@ -86,7 +87,8 @@ fn it_agrees_with_the_definition_on_random_patterns_and_texts() {
     assert!(matching > 1000, "a test that sees both outcomes: {matching}");
 }
 
-/// With a step for each way to share the text among the stars, the first pattern takes longer than the universe has.
+/// With a step for each way to share the text among the stars, the first pattern takes longer than the
+/// universe has.
 #[test]
 fn the_worst_patterns_come_to_an_end() {
     let text = "a".repeat(2000);

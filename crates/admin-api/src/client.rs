@@ -28,7 +28,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer may take: a connection of the API does not last longer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The largest answer: a lock with a million waiters whose identities are as long as a name may be fits several times.
+/// The largest answer: a lock with a million waiters whose identities are as long as a name may be fits
+/// several times.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// A connection, whatever it goes over.
@@ -113,8 +114,8 @@ impl Client {
         if status == StatusCode::OK { self.parse(&body) } else { Err(self.refusal(status, &body)) }
     }
 
-    /// A connection, and what names its other end in a request: always an IP address, which the API's protection against
-    /// web pages takes, whatever name was looked up.
+    /// A connection, and what names its other end in a request: always an IP address, which the API's
+    /// protection against web pages takes, whatever name was looked up.
     async fn connect(&self) -> io::Result<(Box<dyn Stream>, String)> {
         let addresses = match &self.address {
             AdminAddress::Unix(path) => {

@@ -1,8 +1,8 @@
 //! The admin API as its callers see it: the types of its answers, their JSON, and a client.
 //!
-//! The server writes these types, and the operator's commands and the soak read them: there is one set. The client opens one
-//! connection a call, as the API has it, and waits for nothing without a bound. It never tries an action twice: an action whose
-//! answer is missing may have been done, and its error says so.
+//! The server writes these types, and the operator's commands and the soak read them: there is one set. The
+//! client opens one connection a call, as the API has it, and waits for nothing without a bound. It never
+//! tries an action twice: an action whose answer is missing may have been done, and its error says so.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -27,8 +27,8 @@ pub(super) trait Output: Write {
     /// Where in the file the last write ended.
     fn position(&mut self) -> Option<u64>;
 
-    /// Where the next write begins, if it does not append anyway: without this, a file that was truncated would begin with
-    /// as many zeros as it was long.
+    /// Where the next write begins, if it does not append anyway: without this, a file that was truncated
+    /// would begin with as many zeros as it was long.
     fn go_to_end(&mut self);
 }
 
@@ -62,7 +62,8 @@ impl<W: Output> Destination<W> {
         self.torn = true;
     }
 
-    /// Looks whether the file still ends where the last write ended. If not, what comes next begins on a line of its own.
+    /// Looks whether the file still ends where the last write ended. If not, what comes next begins on a line
+    /// of its own.
     pub(super) fn look(&mut self) -> bool {
         let len = self.to.len();
         if len.is_none() || len == self.end {

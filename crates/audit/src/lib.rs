@@ -1,9 +1,11 @@
-//! The audit log: who became, and who ceased to be, the holder of which lock. JSON lines, in a file or on standard output.
+//! The audit log: who became, and who ceased to be, the holder of which lock. JSON lines, in a file or on
+//! standard output.
 //!
-//! The threads that decide hand events to a [`Recorder`] and never wait. One thread formats and writes them, and waits for slow
-//! disks alone. What does not fit between the two is counted, and a `lost` record stands in its place. A record is whole or it is
-//! not there: what a full disk has torn is taken back. The log is never read here, and it holds up no decision: a server that is
-//! killed loses what was recorded in the last 10 ms.
+//! The threads that decide hand events to a [`Recorder`] and never wait. One thread formats and writes them,
+//! and waits for slow disks alone. What does not fit between the two is counted, and a `lost` record stands
+//! in its place. A record is whole or it is not there: what a full disk has torn is taken back. The log is
+//! never read here, and it holds up no decision: a server that is killed loses what was recorded in the last
+//! 10 ms.
 //!
 //! ```
 //! use std::time::Duration;
@@ -60,12 +62,12 @@ pub use destination::IS_A_SOCKET;
 pub use peer::Peer;
 pub use recorder::{Dropped, Recorder};
 
-/// Events that are recorded and not yet written: 13 MB with names and identities of 50 bytes each, and six seconds of a disk that
-/// stands still under 10 000 ownership changes a second.
+/// Events that are recorded and not yet written: 13 MB with names and identities of 50 bytes each, and six
+/// seconds of a disk that stands still under 10 000 ownership changes a second.
 const EVENTS_MAX: u64 = 65_536;
 
-/// Orders that wait for the writer, each with a file that it opened anew. There are more than one only when its disk or its reader
-/// stands still, and files must not pile up then.
+/// Orders that wait for the writer, each with a file that it opened anew. There are more than one only when
+/// its disk or its reader stands still, and files must not pile up then.
 const ORDERS_MAX: usize = 4;
 
 /// How long a reopen waits for the writer, which may be in the middle of a write of some 50 KB.
@@ -148,7 +150,8 @@ pub struct OpenError {
     problem: String,
 }
 
-/// The running log, as the control thread has it. To be finished: when it is dropped the writer stops where it is.
+/// The running log, as the control thread has it. To be finished: when it is dropped the writer stops where
+/// it is.
 #[derive(Debug)]
 pub struct Log {
     target: Target,
@@ -201,8 +204,8 @@ pub fn start(target: &Target) -> Result<(Log, Recorder), StartError> {
 }
 
 impl Log {
-    /// Opens the file anew, for one that was renamed. From then on nothing is written to the old one, which may be compressed.
-    /// Standard output stays. Blocks.
+    /// Opens the file anew, for one that was renamed. From then on nothing is written to the old one, which
+    /// may be compressed. Standard output stays. Blocks.
     ///
     /// # Errors
     ///
@@ -227,8 +230,8 @@ impl Log {
         Dropped(Arc::clone(&self.backlog))
     }
 
-    /// Takes no more events and waits until those that were recorded are written, at most for `time_max`. How many are
-    /// then given up, which counts them as dropped.
+    /// Takes no more events and waits until those that were recorded are written, at most for `time_max`. How
+    /// many are then given up, which counts them as dropped.
     pub async fn finish(&self, time_max: Duration) -> u64 {
         let (done, is_done) = oneshot::channel();
         let finished = async {

@@ -76,7 +76,8 @@ impl<'e> From<&'e Event> for EventLine<'e> {
     }
 }
 
-/// The line of an entry, with its newline. What a terminal might obey is escaped: in JSON it can only stand in strings.
+/// The line of an entry, with its newline. What a terminal might obey is escaped: in JSON it can only stand
+/// in strings.
 pub(super) fn format(entry: &Entry) -> String {
     let json = match entry {
         Entry::Event(event) => serde_json::to_string(&EventLine::from(event)),

@@ -30,8 +30,8 @@ impl Run {
     }
 }
 
-/// What all producers and the writer count together. The queue itself has no bound, so that a lost record always
-/// finds room: there is one for each time that a producer met the bound.
+/// What all producers and the writer count together. The queue itself has no bound, so that a lost record
+/// always finds room: there is one for each time that a producer met the bound.
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// Events recorded and not yet written, those in the writer's hands included.
@@ -41,8 +41,8 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Whether one more event may be recorded. A producer that is losing events resumes only when half of the room is
-    /// free: so losses are few long runs and not many short ones.
+    /// Whether one more event may be recorded. A producer that is losing events resumes only when half of the
+    /// room is free: so losses are few long runs and not many short ones.
     fn admit(&self, losing: bool) -> bool {
         let limit = if losing { self.unwritten_max / 2 } else { self.unwritten_max };
         let admitted = self.unwritten.fetch_add(1, Ordering::Relaxed) < limit;

@@ -16,14 +16,16 @@ use super::destination::{Destination, Output};
 use super::recorder::{Backlog, Entry};
 use super::trouble::{Notice, Trouble};
 
-/// Entries that go into one write: 50 KB at the usual 200 bytes each, where a system call costs next to nothing a line.
+/// Entries that go into one write: 50 KB at the usual 200 bytes each, where a system call costs next to
+/// nothing a line.
 const ENTRIES_A_WRITE_MAX: usize = 256;
 
-/// How long the writer lets entries gather after a write. A producer pays for waking it at most once in that time; a
-/// single event is written at once.
+/// How long the writer lets entries gather after a write. A producer pays for waking it at most once in that
+/// time; a single event is written at once.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// When a failed write is tried again: soon after there is room on the disk, and seldom enough to cost nothing.
+/// When a failed write is tried again: soon after there is room on the disk, and seldom enough to cost
+/// nothing.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// What the control thread wants of the writer. When it cannot want anything any more, the writer stops.

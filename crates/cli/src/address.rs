@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use tokio::sync::oneshot;
 
-/// `host:port`: `:9090`, `localhost:7070`, `[::1]:7070`. An empty host and both wildcards stand for every address of the
-/// machine, IPv4 and IPv6.
+/// `host:port`: `:9090`, `localhost:7070`, `[::1]:7070`. An empty host and both wildcards stand for every
+/// address of the machine, IPv4 and IPv6.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenAddress {
     host: Host,

@@ -11,11 +11,13 @@ const NS_MAX: u128 = i64::MAX as u128;
 /// Digits of a fraction that count. More could not change a nanosecond of an hour, the largest unit.
 const FRACTION_DIGITS_MAX: usize = 18;
 
-/// Parses a duration: numbers, each with an optional fraction and a unit (`ns`, `us` or `µs`, `ms`, `s`, `m`, `h`), or `0`.
+/// Parses a duration: numbers, each with an optional fraction and a unit (`ns`, `us` or `µs`, `ms`, `s`, `m`,
+/// `h`), or `0`.
 ///
 /// # Errors
 ///
-/// What is wrong with the text, without the text itself. A negative duration is an error: no setting takes one.
+/// What is wrong with the text, without the text itself. A negative duration is an error: no setting takes
+/// one.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.starts_with('-') {
         return Err("a duration cannot be negative".into());
@@ -39,7 +41,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(u64::try_from(total_ns).expect("NS_MAX fits in 64 bits")))
 }
 
-/// One number with its unit, in ns and never above `NS_MAX` by more than the checks here allow; and what follows it.
+/// One number with its unit, in ns and never above `NS_MAX` by more than the checks here allow; and what
+/// follows it.
 fn parse_term(text: &str) -> Result<(u128, &str), String> {
     let (whole, rest) = split_digits(text);
     let (fraction, rest) = match rest.strip_prefix('.') {

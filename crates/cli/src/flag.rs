@@ -47,7 +47,8 @@ pub trait FlagSet {
 
 /// The flags of a command as they were given: for `#[command(flatten)]`.
 ///
-/// What follows a flag is its value, also when it begins with a dash: so a mistake in it is reported under the flag's name.
+/// What follows a flag is its value, also when it begins with a dash: so a mistake in it is reported under
+/// the flag's name.
 pub struct Flags<S> {
     given: HashMap<&'static str, String>,
     _set: PhantomData<S>,

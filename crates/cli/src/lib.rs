@@ -1,8 +1,8 @@
 //! What the command lines have in common: flags with variables, durations, addresses, exit statuses.
 //!
-//! A setting is declared once: its flag, its variable, its default, its help, what it needs, and how its text is understood. The
-//! command line, the variables, the tables of the help and the mistakes come from that declaration. This crate has no setting of
-//! its own, and reads no file.
+//! A setting is declared once: its flag, its variable, its default, its help, what it needs, and how its text
+//! is understood. The command line, the variables, the tables of the help and the mistakes come from that
+//! declaration. This crate has no setting of its own, and reads no file.
 //!
 //! ```
 //! use cli::{Flag, Flags, FlagSet, Reader, Setting, values};

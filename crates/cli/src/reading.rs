@@ -105,8 +105,8 @@ impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
         &self.mistakes
     }
 
-    /// After all have been read: every setting in the order of the help, and what is wrong with them, those that are there without
-    /// what they need included.
+    /// After all have been read: every setting in the order of the help, and what is wrong with them, those
+    /// that are there without what they need included.
     ///
     /// # Panics
     ///
@@ -131,7 +131,8 @@ impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
 /// What `monolock run` gives to its command, and what cargo sets when it runs what it has built.
 const OTHER_VARIABLES: [&str; 3] = ["MONOLOCK_LOCK", "MONOLOCK_TOKEN", "MONOLOCK_COMMIT"];
 
-/// Variables of the environment that look like monolock's and belong to none of these flags: most likely mistyped.
+/// Variables of the environment that look like monolock's and belong to none of these flags: most likely
+/// mistyped.
 pub fn unknown_variables<'s>(known: impl Iterator<Item = &'s Flag> + Clone) -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     unknown_of(names, known)

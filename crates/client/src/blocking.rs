@@ -1,7 +1,8 @@
 //! The same for programs without async code.
 //!
-//! A thread of the client's own keeps all of its claims alive, so that work may block for as long as it likes. It must look
-//! at [`Grant::is_held`] or [`Guard::is_held`] before each step that needs the lock: a thread cannot be stopped from outside.
+//! A thread of the client's own keeps all of its claims alive, so that work may block for as long as it
+//! likes. It must look at [`Grant::is_held`] or [`Guard::is_held`] before each step that needs the lock: a
+//! thread cannot be stopped from outside.
 //!
 //! All of this panics when it is called from async code; use [`crate::Client`] there.
 //!
@@ -82,14 +83,16 @@ impl Client {
         Ok(Self { client: crate::Client::new(config), driver: Arc::new(Driver::start()?) })
     }
 
-    /// Waits until the lock is held, and runs the work. One attempt. The lock is released when the work has returned or panicked.
+    /// Waits until the lock is held, and runs the work. One attempt. The lock is released when the work has
+    /// returned or panicked.
     ///
-    /// When the claim is lost, [`Grant::is_held`] turns false and [`Grant::stop`] is cancelled; the work should return then.
+    /// When the claim is lost, [`Grant::is_held`] turns false and [`Grant::stop`] is cancelled; the work
+    /// should return then.
     ///
     /// # Errors
     ///
-    /// [`RunError::NotAcquired`] if the work never began; [`RunError::Lost`], with its result, if the claim was lost before it
-    /// returned.
+    /// [`RunError::NotAcquired`] if the work never began; [`RunError::Lost`], with its result, if the claim
+    /// was lost before it returned.
     pub fn run<T>(
         &self,
         name: &str,
@@ -99,8 +102,8 @@ impl Client {
         self.run_until(&CancellationToken::new(), name, lease, work)
     }
 
-    /// As [`Client::run`], until another thread cancels `cancel`: a wait then leaves the queue at once; work is asked to stop
-    /// ([`Grant::stop`]) and keeps its lock until it has.
+    /// As [`Client::run`], until another thread cancels `cancel`: a wait then leaves the queue at once; work
+    /// is asked to stop ([`Grant::stop`]) and keeps its lock until it has.
     ///
     /// # Errors
     ///
@@ -116,7 +119,8 @@ impl Client {
         guard.attend(work)
     }
 
-    /// As [`Client::run`], with new attempts until the lock is held once, by the rules of [`crate::Client::run_retry`].
+    /// As [`Client::run`], with new attempts until the lock is held once, by the rules of
+    /// [`crate::Client::run_retry`].
     ///
     /// # Errors
     ///
@@ -155,7 +159,8 @@ impl Client {
         self.wait(self.client.acquire(name, lease)).map(|guard| self.guard(guard))
     }
 
-    /// As [`Client::acquire`], until another thread cancels `cancel`: then the wait leaves the queue and the result is `None`.
+    /// As [`Client::acquire`], until another thread cancels `cancel`: then the wait leaves the queue and the
+    /// result is `None`.
     ///
     /// # Errors
     ///

@@ -2,11 +2,11 @@
 //!
 //! Sans-IO. The caller writes what [`Claim::poll_transmit`] gives, feeds what it reads to
 //! [`Claim::handle_input`], calls [`Claim::handle_timeout`] at [`Claim::poll_timeout`] and takes events from
-//! [`Claim::poll_event`] after each of these. Times are nanoseconds of CLOCK_BOOTTIME, which counts a suspend and
-//! never goes back. Whatever is called late finds the claim lost first.
+//! [`Claim::poll_event`] after each of these. Times are nanoseconds of CLOCK_BOOTTIME, which counts a suspend
+//! and never goes back. Whatever is called late finds the claim lost first.
 //!
-//! The claim is confirmed as of the time at which the answered frame was *sent*, so that a reply delayed in the
-//! network never stretches it. The server counts the lease from a later moment: it cannot have passed the
+//! The claim is confirmed as of the time at which the answered frame was *sent*, so that a reply delayed in
+//! the network never stretches it. The server counts the lease from a later moment: it cannot have passed the
 //! lock on while the claim still holds.
 
 use std::ops::Deref;
@@ -105,8 +105,8 @@ impl Claim {
         self.lease
     }
 
-    /// The next frame to send, if one is due. It counts as sent at `now_ns`: earlier than it really leaves, which
-    /// is the safe side.
+    /// The next frame to send, if one is due. It counts as sent at `now_ns`: earlier than it really leaves,
+    /// which is the safe side.
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
         self.handle_timeout(now_ns);
         if self.state == State::Lost || self.in_flight_ns.is_some() {
@@ -152,7 +152,8 @@ impl Claim {
         }
     }
 
-    /// When to call [`Claim::handle_timeout`] and [`Claim::poll_transmit`] again; `None` once the claim is lost.
+    /// When to call [`Claim::handle_timeout`] and [`Claim::poll_transmit`] again; `None` once the claim is
+    /// lost.
     pub fn poll_timeout(&self) -> Option<u64> {
         match self.state {
             State::Lost => None,

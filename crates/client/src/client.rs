@@ -17,14 +17,16 @@ use crate::guard::{Grant, Guard};
 use crate::retry::{PAUSE_MIN, Retry, draw_pause};
 use crate::work::attend;
 
-/// Claims locks at one server. Each claim has a connection of its own; the client itself has none, and clones are cheap.
+/// Claims locks at one server. Each claim has a connection of its own; the client itself has none, and clones
+/// are cheap.
 ///
-/// Dropping a future of this client cancels what it does, at once: a wait leaves the queue; work is dropped, and then its
-/// lock is released. A method ending in `_until` is stopped gently by its token instead.
+/// Dropping a future of this client cancels what it does, at once: a wait leaves the queue; work is dropped,
+/// and then its lock is released. A method ending in `_until` is stopped gently by its token instead.
 #[derive(Debug, Clone)]
 pub struct Client {
     config: Arc<Config>,
-    /// Whether a claim was lost while its work ran, and nobody has come back since: the next dial is a reconnection.
+    /// Whether a claim was lost while its work ran, and nobody has come back since: the next dial is a
+    /// reconnection.
     has_lost: Arc<AtomicBool>,
 }
 
@@ -34,17 +36,20 @@ impl Client {
         Self { config: Arc::new(config), has_lost: Arc::new(AtomicBool::new(false)) }
     }
 
-    /// Waits until the lock is held, and runs the work for exactly as long as the claim is confirmed. One attempt.
+    /// Waits until the lock is held, and runs the work for exactly as long as the claim is confirmed. One
+    /// attempt.
     ///
-    /// When the claim is lost, the work is asked to stop ([`Grant::stop`]); if it has not come to an end a tenth of the lease
-    /// later, or 0.9 × lease after the last confirmation, it is dropped. The lock is released when the work has returned,
-    /// was dropped, or panicked.
+    /// When the claim is lost, the work is asked to stop ([`Grant::stop`]); if it has not come to an end a
+    /// tenth of the lease later, or 0.9 × lease after the last confirmation, it is dropped. The lock is
+    /// released when the work has returned, was dropped, or panicked.
     ///
-    /// Work that blocks its thread cannot be dropped: give such work to `spawn_blocking`, and look at [`Grant::is_held`] in it.
+    /// Work that blocks its thread cannot be dropped: give such work to `spawn_blocking`, and look at
+    /// [`Grant::is_held`] in it.
     ///
     /// # Errors
     ///
-    /// [`RunError::NotAcquired`] if the work never began; [`RunError::Lost`] if the claim was lost before it ended.
+    /// [`RunError::NotAcquired`] if the work never began; [`RunError::Lost`] if the claim was lost before it
+    /// ended.
     pub async fn run<T, F>(
         &self,
         name: &str,
@@ -57,9 +62,9 @@ impl Client {
         self.run_until(&CancellationToken::new(), name, lease, work).await
     }
 
-    /// As [`Client::run`], until `cancel` is cancelled: a wait then leaves the queue at once; work is asked to stop
-    /// ([`Grant::stop`]) and keeps its lock until it has stopped, however long that takes. That is no error: its result is
-    /// returned.
+    /// As [`Client::run`], until `cancel` is cancelled: a wait then leaves the queue at once; work is asked
+    /// to stop ([`Grant::stop`]) and keeps its lock until it has stopped, however long that takes. That is no
+    /// error: its result is returned.
     ///
     /// # Errors
     ///
@@ -80,11 +85,12 @@ impl Client {
 
     /// As [`Client::run`], with new attempts until the lock is held once.
     ///
-    /// A new attempt follows a failed dial, a lost connection, and an error that is a condition of the server; not a client
-    /// error and not invalid input ([`Error::is_temporary`]). Before each is a random pause: up to 100 ms, doubling to up to
-    /// 5 s; always up to 100 ms after a server that shuts down. Each attempt begins with the next of the server's addresses.
-    /// The work never runs twice: once it has begun, its end is the end. A caller who then begins anew, in a loop, waits for
-    /// up to 100 ms before the first attempt too: the others who lost their claims come back at the same time.
+    /// A new attempt follows a failed dial, a lost connection, and an error that is a condition of the
+    /// server; not a client error and not invalid input ([`Error::is_temporary`]). Before each is a random
+    /// pause: up to 100 ms, doubling to up to 5 s; always up to 100 ms after a server that shuts down. Each
+    /// attempt begins with the next of the server's addresses. The work never runs twice: once it has begun,
+    /// its end is the end. A caller who then begins anew, in a loop, waits for up to 100 ms before the first
+    /// attempt too: the others who lost their claims come back at the same time.
     ///
     /// # Errors
     ///
@@ -120,8 +126,8 @@ impl Client {
         self.remember(attend(guard, work).await)
     }
 
-    /// Waits until the lock is held. One attempt. For code that cannot be a closure; otherwise prefer [`Client::run`], which
-    /// stops the work in time.
+    /// Waits until the lock is held. One attempt. For code that cannot be a closure; otherwise prefer
+    /// [`Client::run`], which stops the work in time.
     ///
     /// # Errors
     ///
@@ -131,7 +137,8 @@ impl Client {
         Ok(held.expect("nobody cancels this"))
     }
 
-    /// As [`Client::acquire`], until `cancel` is cancelled: then the wait leaves the queue and the result is `None`.
+    /// As [`Client::acquire`], until `cancel` is cancelled: then the wait leaves the queue and the result is
+    /// `None`.
     ///
     /// # Errors
     ///
@@ -220,7 +227,8 @@ impl Client {
                     Event::Waiting => {}
                     Event::Acquired(token) => {
                         let guard = Guard::new(connection, token, cancel.child_token());
-                        // The new task is bound to this thread until it has run once, and what comes next may block it.
+                        // The new task is bound to this thread until it has run once, and what comes next may
+                        // block it.
                         tokio::task::yield_now().await;
                         return Ok(Some(guard));
                     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 
-/// How long one address, and the look-up of a name, may take unless the caller says otherwise: SYNs at 0, 1 and
-/// 3 s, and an answer to the last.
+/// How long one address, and the look-up of a name, may take unless the caller says otherwise: SYNs at 0, 1
+/// and 3 s, and an answer to the last.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which server, and how to reach it.

@@ -38,7 +38,8 @@ pub struct Connection {
     /// What others see of the claim.
     standing: Arc<Standing>,
     alarm: Alarm,
-    /// The frame being written, and how much of it is. One is enough: no frame is due before the last is answered.
+    /// The frame being written, and how much of it is. One is enough: no frame is due before the last is
+    /// answered.
     outgoing: Option<(Transmit, usize)>,
     /// Whether the server has sent anything.
     has_heard: bool,
@@ -63,8 +64,8 @@ impl Connection {
         Self::open_with(config, acquire, 0).await
     }
 
-    /// The same, as configured, for callers that [try again](crate::Retry): the round of the addresses begins at number
-    /// `attempt`, modulo their number.
+    /// The same, as configured, for callers that [try again](crate::Retry): the round of the addresses begins
+    /// at number `attempt`, modulo their number.
     ///
     /// # Errors
     ///
@@ -77,8 +78,8 @@ impl Connection {
         Ok(Self { transport, claim, standing, alarm, outgoing: None, has_heard: false })
     }
 
-    /// Drives the claim until something happens to it. Heartbeats go out only while this is awaited; it may be
-    /// dropped and called again at any time. After [`Event::Lost`] it never returns.
+    /// Drives the claim until something happens to it. Heartbeats go out only while this is awaited; it may
+    /// be dropped and called again at any time. After [`Event::Lost`] it never returns.
     pub async fn next_event(&mut self) -> Event {
         loop {
             let now_ns = boottime_ns();
@@ -105,7 +106,8 @@ impl Connection {
         }
     }
 
-    /// What others see of the claim. It is up to date whenever [`Connection::next_event`] waits or has returned.
+    /// What others see of the claim. It is up to date whenever [`Connection::next_event`] waits or has
+    /// returned.
     pub(crate) fn standing(&self) -> &Arc<Standing> {
         &self.standing
     }
@@ -199,7 +201,8 @@ fn closed(error: &io::Error) -> Closed {
     Closed::Broken(error.kind())
 }
 
-/// For a process that keeps the connection open a little longer than this one: nothing may be read from it or written to it.
+/// For a process that keeps the connection open a little longer than this one: nothing may be read from it or
+/// written to it.
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.transport.socket().as_fd()

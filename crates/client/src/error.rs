@@ -93,7 +93,8 @@ impl Loss {
     }
 }
 
-/// What the system says when it has no thread, descriptor or memory to give: pthread_create(3), socket(2), connect(2).
+/// What the system says when it has no thread, descriptor or memory to give: pthread_create(3), socket(2),
+/// connect(2).
 fn is_local(error: &io::Error) -> bool {
     let limits = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     error.raw_os_error().is_some_and(|number| limits.iter().any(|limit| limit.raw_os_error() == number))
@@ -104,7 +105,8 @@ fn is_wrong_for_good(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
 }
 
-/// How [`Client::run`](crate::Client::run) and its kin end without having held the lock from the work's begin to its end.
+/// How [`Client::run`](crate::Client::run) and its kin end without having held the lock from the work's begin
+/// to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError<T> {
     /// The lock was not held. The work never began.

@@ -17,9 +17,9 @@ use crate::standing::Standing;
 
 /// A held lock. Dropping it releases the lock at once.
 ///
-/// A task of the runtime keeps the claim alive. A claim that is lost stays silent but connected until the guard is dropped:
-/// where the server has not noticed the loss itself, the lock then moves only after its lease. So stop the work first, and
-/// then drop the guard.
+/// A task of the runtime keeps the claim alive. A claim that is lost stays silent but connected until the
+/// guard is dropped: where the server has not noticed the loss itself, the lock then moves only after its
+/// lease. So stop the work first, and then drop the guard.
 ///
 /// `std::mem::forget` of a guard holds the lock for as long as the runtime lives.
 #[derive(Debug)]
@@ -46,13 +46,14 @@ impl Guard {
         self.grant.token
     }
 
-    /// True only while now < confirmed + 0.8 × lease, by CLOCK_BOOTTIME, and nothing has ended the claim. The clock is read in
-    /// this call: after a suspend or a SIGSTOP the answer is right at once.
+    /// True only while now < confirmed + 0.8 × lease, by CLOCK_BOOTTIME, and nothing has ended the claim. The
+    /// clock is read in this call: after a suspend or a SIGSTOP the answer is right at once.
     pub fn is_held(&self) -> bool {
         self.grant.is_held()
     }
 
-    /// Resolves when the claim is lost, with the cause. It may be dropped and called again; a lost claim answers at once.
+    /// Resolves when the claim is lost, with the cause. It may be dropped and called again; a lost claim
+    /// answers at once.
     ///
     /// A runtime that shuts down takes the heartbeats with it; that is a [`Loss::HeartbeatTimeout`].
     pub async fn lost(&self) -> Loss {
@@ -80,7 +81,8 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.grant.standing.lose();
         self.heartbeats.abort();
-        // The runtime may get to the aborted task late, or never. A failure means that the connection is gone already.
+        // The runtime may get to the aborted task late, or never. A failure means that the connection is gone
+        // already.
         let _ = shutdown(&*self.socket, Shutdown::Both);
     }
 }
@@ -115,7 +117,8 @@ impl Grant {
         self.standing.is_confirmed(boottime_ns())
     }
 
-    /// Cancelled when the work is to stop: the claim is lost, or the caller asked for it. [`Grant::is_held`] tells which.
+    /// Cancelled when the work is to stop: the claim is lost, or the caller asked for it. [`Grant::is_held`]
+    /// tells which.
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
     }

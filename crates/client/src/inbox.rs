@@ -14,8 +14,8 @@ impl Inbox {
         Self { bytes: [0; ERROR_BYTES_MAX], len: 0 }
     }
 
-    /// The next whole frame, taken from what was kept and then from `received`, which shrinks to what is left.
-    /// `None` when all of it is used up.
+    /// The next whole frame, taken from what was kept and then from `received`, which shrinks to what is
+    /// left. `None` when all of it is used up.
     pub(crate) fn next_frame(&mut self, received: &mut &[u8]) -> Result<Option<ServerFrame>, UnknownFrame> {
         let kept = self.len;
         let taken = received.len().min(ERROR_BYTES_MAX - kept);

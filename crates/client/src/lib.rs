@@ -1,32 +1,36 @@
 //! The client: a claim on one lock, held for exactly as long as it is confirmed.
 //!
-//! [`Client`] is for programs: it runs work under a lock, or hands out guards. [`blocking`] is the same without async code.
-//! Underneath, [`Claim`] decides (frames and times in; frames, deadlines and events out), without socket or clock, and
-//! [`Connection`] drives one claim over one TCP connection, on tokio and CLOCK_BOOTTIME; [`Retry`] says when to try again.
+//! [`Client`] is for programs: it runs work under a lock, or hands out guards. [`blocking`] is the same
+//! without async code. Underneath, [`Claim`] decides (frames and times in; frames, deadlines and events out),
+//! without socket or clock, and [`Connection`] drives one claim over one TCP connection, on tokio and
+//! CLOCK_BOOTTIME; [`Retry`] says when to try again.
 //!
 //! # What a client may rely on
 //!
-//! - Work that runs under a claim is told so only while now < confirmed + 0.8 × lease, where the claim is confirmed as of the
-//!   time at which the last answered heartbeat was sent. The clock goes on during a suspend and is looked at before the
-//!   work goes on.
-//! - A lost claim is never silently taken anew. The work is asked to stop, and where it can be, it is dropped.
-//! - No client can stop work that does not look, a thread that sleeps in the kernel, or a write that is on its way. What the
-//!   lock guards must therefore compare *fencing tokens*: each holder's is larger than those of all earlier holders.
+//! - Work that runs under a claim is told so only while now < confirmed + 0.8 × lease, where the claim is
+//!   confirmed as of the time at which the last answered heartbeat was sent. The clock goes on during a
+//!   suspend and is looked at before the work goes on.
+//! - A lost claim is never silently taken anew. The work is asked to stop, and where it can be, it is
+//!   dropped.
+//! - No client can stop work that does not look, a thread that sleeps in the kernel, or a write that is on
+//!   its way. What the lock guards must therefore compare *fencing tokens*: each holder's is larger than
+//!   those of all earlier holders.
 //!
 //! TLS is there with the feature `tls`, which is on unless it is turned off: `Config::with_tls`.
 //!
 //! # Errors
 //!
-//! They are nested by what there was. [`Error`]: no lock ([`Error::Dial`], [`Error::InvalidName`], [`Error::InvalidLease`], or
-//! [`Error::Lost`] with a [`Loss`]). [`Loss`]: there was a connection, and the claim on it has ended
-//! ([`Loss::ConnectionClosed`], [`Loss::HeartbeatTimeout`], [`Loss::ProtocolViolation`], [`Loss::Server`]). [`RunError`]: how
-//! work under a lock did not come to a good end. [`Error::is_temporary`] and [`Loss::is_temporary`] tell whether a new attempt
-//! may help. That a lock is taken, or a wait was given up, is no error: it is a `None`.
+//! They are nested by what there was. [`Error`]: no lock ([`Error::Dial`], [`Error::InvalidName`],
+//! [`Error::InvalidLease`], or [`Error::Lost`] with a [`Loss`]). [`Loss`]: there was a connection, and the
+//! claim on it has ended ([`Loss::ConnectionClosed`], [`Loss::HeartbeatTimeout`],
+//! [`Loss::ProtocolViolation`], [`Loss::Server`]). [`RunError`]: how work under a lock did not come to a good
+//! end. [`Error::is_temporary`] and [`Loss::is_temporary`] tell whether a new attempt may help. That a lock
+//! is taken, or a wait was given up, is no error: it is a `None`.
 //!
 //! # A database row guarded by its token
 //!
-//! The statement is `UPDATE accounts SET balance = ?, token = ? WHERE id = ? AND token < ?`. No row changed: a later holder was
-//! here. (`<` takes one write of each grant, `<=` takes several.)
+//! The statement is `UPDATE accounts SET balance = ?, token = ? WHERE id = ? AND token < ?`. No row changed:
+//! a later holder was here. (`<` takes one write of each grant, `<=` takes several.)
 //!
 //! ```
 //! # let server = standin::Server::start();
@@ -72,8 +76,8 @@
 //!
 //! # A file guarded by its token
 //!
-//! The token stands in the file. Comparing and writing are one step, under the file's own lock; that one is held for
-//! moments, on one machine, and needs no lease.
+//! The token stands in the file. Comparing and writing are one step, under the file's own lock; that one is
+//! held for moments, on one machine, and needs no lease.
 //!
 //! ```
 //! # let server = standin::Server::start();

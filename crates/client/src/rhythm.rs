@@ -2,11 +2,13 @@
 
 use protocol::Lease;
 
-/// A claim is given up this many tenths of its lease after its last confirmation: 0.8 × lease, rounded down to
-/// the nanosecond. The protocol's number; the other two tenths are for clock drift and for stopping the work.
+/// A claim is given up this many tenths of its lease after its last confirmation: 0.8 × lease, rounded down
+/// to the nanosecond. The protocol's number; the other two tenths are for clock drift and for stopping the
+/// work.
 pub const GIVE_UP_TENTHS: u64 = 8;
 
-/// No shorter pause between two heartbeats than this, where the lease allows it. The floor of upstream's client.
+/// No shorter pause between two heartbeats than this, where the lease allows it. The floor of upstream's
+/// client.
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
 /// So many tenths of a lease.
@@ -41,8 +43,8 @@ impl Rhythm {
         });
     }
 
-    /// The time from one send to the next. Zero when the round trip eats up the pause: then the next heartbeat
-    /// goes out as soon as the previous one is answered.
+    /// The time from one send to the next. Zero when the round trip eats up the pause: then the next
+    /// heartbeat goes out as soon as the previous one is answered.
     pub(crate) fn interval_ns(&self) -> u64 {
         let base_ns = self.lease_ns / 4;
         let safe_rtt_ns = 2 * self.rtt_ns.unwrap_or(0);

@@ -9,12 +9,12 @@ use crate::rhythm::{GIVE_UP_TENTHS, tenths_ns};
 /// The work of a lost claim has this many tenths of the lease to stop.
 const STOP_TENTHS: u64 = 1;
 
-/// And no longer than this many tenths of the lease after the last confirmation, as with `monolock run`: the last
-/// tenth is for clocks that run apart.
+/// And no longer than this many tenths of the lease after the last confirmation, as with `monolock run`: the
+/// last tenth is for clocks that run apart.
 const STOPPED_TENTHS: u64 = 9;
 
-/// The last confirmation of a claim, and whether it is lost. The driver writes, anybody reads. The reader brings the
-/// time, so that a claim is over in time also while its driver does not run.
+/// The last confirmation of a claim, and whether it is lost. The driver writes, anybody reads. The reader
+/// brings the time, so that a claim is over in time also while its driver does not run.
 #[derive(Debug)]
 pub(crate) struct Standing {
     lease: Lease,

@@ -41,7 +41,8 @@ impl Transport {
         true
     }
 
-    /// Reads what is there; `WouldBlock` once nothing is, and then the socket's readiness tells when to try again.
+    /// Reads what is there; `WouldBlock` once nothing is, and then the socket's readiness tells when to try
+    /// again.
     pub(crate) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.tls {

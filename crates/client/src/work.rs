@@ -8,8 +8,8 @@ use crate::clock::{Alarm, boottime_ns};
 use crate::error::{Error, Loss, RunError};
 use crate::guard::{Grant, Guard};
 
-/// Runs the work under its guard, which is dropped last: the lock moves on when the work has stopped, also if it
-/// panics or is itself dropped.
+/// Runs the work under its guard, which is dropped last: the lock moves on when the work has stopped, also if
+/// it panics or is itself dropped.
 pub(crate) async fn attend<T, F>(guard: Guard, work: impl FnOnce(Grant) -> F) -> Result<T, RunError<T>>
 where
     F: Future<Output = T>,

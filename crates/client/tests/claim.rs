@@ -1,5 +1,5 @@
-//! The rules of a claim, one test a rule, in virtual time. The lease is 10 s: heartbeats every 2.5 s, the end of an
-//! unconfirmed claim after 8 s.
+//! The rules of a claim, one test a rule, in virtual time. The lease is 10 s: heartbeats every 2.5 s, the end
+//! of an unconfirmed claim after 8 s.
 
 use std::io;
 

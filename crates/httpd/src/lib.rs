@@ -1,9 +1,10 @@
-//! A bounded HTTP server, below the ops endpoints, the admin API and what comes: one request a connection, and nothing that a
-//! client can hold on to.
+//! A bounded HTTP server, below the ops endpoints, the admin API and what comes: one request a connection,
+//! and nothing that a client can hold on to.
 //!
-//! It decides who makes room: the connection that keeps us waiting for its request goes first, then the one that does not take
-//! its answer, and never one that is owed an answer. What is answered is its router's matter. It knows no path, and trusts nobody:
-//! its connections are as many as its [`Service`] says, and each ends in time.
+//! It decides who makes room: the connection that keeps us waiting for its request goes first, then the one
+//! that does not take its answer, and never one that is owed an answer. What is answered is its router's
+//! matter. It knows no path, and trusts nobody: its connections are as many as its [`Service`] says, and each
+//! ends in time.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -68,8 +69,9 @@ pub struct Service {
     pub name: &'static str,
     /// Its handlers find the [`Remote`] among the request's extensions.
     pub router: Router,
-    /// Connections at once of each listener; for one more the oldest that keeps us waiting is closed, so that idle ones keep nobody
-    /// out. The listeners of all services stay within the descriptors that are kept free of sessions.
+    /// Connections at once of each listener; for one more the oldest that keeps us waiting is closed, so that
+    /// idle ones keep nobody out. The listeners of all services stay within the descriptors that are kept
+    /// free of sessions.
     pub connections_max: usize,
     /// How long a connection may last, from accept to the last byte of the answer.
     pub connection_time_max: Duration,
@@ -137,8 +139,8 @@ async fn accept_loop(listener: Listener, service: Service) {
         };
         served.make_room(service.connections_max).await;
         served.serve(stream, remote, &service);
-        // The runtime looks for input before this goes on: so a request that is there is read before its connection could be the
-        // one that makes room.
+        // The runtime looks for input before this goes on: so a request that is there is read before its
+        // connection could be the one that makes room.
         yield_now().await;
     }
 }
@@ -173,8 +175,9 @@ impl Progress {
 }
 
 impl Served {
-    /// Returns when there are less than `max`: the oldest of those that keep us waiting for their request goes, or else the oldest that
-    /// does not take its answer. While we owe an answer to all, one of them must get it first.
+    /// Returns when there are less than `max`: the oldest of those that keep us waiting for their request
+    /// goes, or else the oldest that does not take its answer. While we owe an answer to all, one of them
+    /// must get it first.
     async fn make_room(&mut self, max: usize) {
         loop {
             while self.tasks.try_join_next().is_some() {}
@@ -186,7 +189,8 @@ impl Served {
             if let Some(oldest) = oldest(Progress::ASKING).or_else(|| oldest(Progress::TAKING)) {
                 self.connections[oldest].0.abort();
             }
-            // Only when it has ended is its descriptor closed; without a wait a burst would be accepted as a whole.
+            // Only when it has ended is its descriptor closed; without a wait a burst would be accepted as a
+            // whole.
             let _ = self.tasks.join_next().await;
         }
     }

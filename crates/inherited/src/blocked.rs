@@ -1,7 +1,7 @@
 //! Signals that this process relies on, whatever its parent has blocked.
 //!
-//! A mask of blocked signals outlives exec. Some parents leave one behind: service wrappers, test runners, programs that fork
-//! from a thread that takes no signals.
+//! A mask of blocked signals outlives exec. Some parents leave one behind: service wrappers, test runners,
+//! programs that fork from a thread that takes no signals.
 
 use std::io;
 
@@ -13,7 +13,8 @@ pub struct ParentsMask(SigSet);
 
 /// Unblocks signals in this thread and in those that it starts from now on.
 ///
-/// Comes before the first thread, which would keep the parent's mask, and after the handlers: what is pending comes at once.
+/// Comes before the first thread, which would keep the parent's mask, and after the handlers: what is pending
+/// comes at once.
 pub fn unblock(relied_on: &[rustix::process::Signal]) -> io::Result<ParentsMask> {
     let mut set = SigSet::empty();
     for signal in relied_on {
@@ -34,8 +35,8 @@ pub fn write_in_the_background() -> io::Result<()> {
 }
 
 impl ParentsMask {
-    /// Runs `start` under the parent's mask: a process that it starts gets the mask that it would have had without us.
-    /// What comes meanwhile to this thread comes right after.
+    /// Runs `start` under the parent's mask: a process that it starts gets the mask that it would have had
+    /// without us. What comes meanwhile to this thread comes right after.
     pub fn lend<T>(&self, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let _back = TakenBack(self.0.thread_swap_mask(SigmaskHow::SIG_SETMASK)?);
         start()

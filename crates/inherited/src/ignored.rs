@@ -1,8 +1,8 @@
 //! Signals that are ignored: those that a process was started with, and what it passes on.
 //!
-//! An ignored signal outlives exec: nohup and a shell's background jobs rely on that. Rust's runtime ignores SIGPIPE before
-//! `main`, and std gives it back its default in every process that it starts, so neither tells what the parent meant. Here it
-//! is looked up before the runtime begins.
+//! An ignored signal outlives exec: nohup and a shell's background jobs rely on that. Rust's runtime ignores
+//! SIGPIPE before `main`, and std gives it back its default in every process that it starts, so neither tells
+//! what the parent meant. Here it is looked up before the runtime begins.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -15,7 +15,8 @@ static AT_START: AtomicU64 = AtomicU64::new(0);
 
 /// Called by the loader before `main`.
 #[used]
-// SAFETY: the section holds pointers to functions of this type, which the loader calls once, in the only thread.
+// SAFETY: the section holds pointers to functions of this type, which the loader calls once, in the only
+// thread.
 #[unsafe(link_section = ".init_array")]
 static LOOK_UP: extern "C" fn() = look_up;
 
@@ -49,7 +50,8 @@ impl Ignored {
         (1..=LAST).contains(&signal) && self.0 & bit(signal) != 0
     }
 
-    /// Ignores these signals from here on, and gives SIGPIPE its default if it is not one of them: for exec, which keeps both.
+    /// Ignores these signals from here on, and gives SIGPIPE its default if it is not one of them: for exec,
+    /// which keeps both.
     pub fn apply(self) {
         for signal in (1..=LAST).filter(|&signal| self.contains(signal)) {
             set(signal, libc::SIG_IGN);

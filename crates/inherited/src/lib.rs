@@ -1,8 +1,10 @@
-//! What a parent has done to the signals of this process: some may be ignored, some blocked. Both outlive exec.
+//! What a parent has done to the signals of this process: some may be ignored, some blocked. Both outlive
+//! exec.
 //!
-//! Service wrappers, test runners and programs that fork from a thread that takes no signals leave such things behind. A process
-//! that relies on a signal has to take it back, and what it starts itself should get what it would have had without us. This
-//! crate looks and sets; it handles no signal, and decides about none.
+//! Service wrappers, test runners and programs that fork from a thread that takes no signals leave such
+//! things behind. A process that relies on a signal has to take it back, and what it starts itself should get
+//! what it would have had without us. This crate looks and sets; it handles no signal, and decides about
+//! none.
 //!
 //! ```
 //! use rustix::process::Signal;

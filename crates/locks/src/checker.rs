@@ -1,14 +1,15 @@
 //! Checks what was observed of locks against the promises.
 //!
-//! It knows nothing of the [`Table`](crate::Table): it is fed with observations, from a test, a simulation or a log, in
-//! the order in which they happened, and says which one breaks a promise:
+//! It knows nothing of the [`Table`](crate::Table): it is fed with observations, from a test, a simulation or
+//! a log, in the order in which they happened, and says which one breaks a promise:
 //!
 //! - exclusion: one holder a lock, and *released* before the next *granted*;
 //! - order: among the waiters that are there and not suspect, the one that came first is granted;
 //! - tokens: each larger than all before it, of any lock, and the same in every confirmation;
 //! - leases: nothing expires before its lease is over, and nothing is granted after it.
 //!
-//! What was not observed is not held against anyone: a log that has only grants and releases can be checked too.
+//! What was not observed is not held against anyone: a log that has only grants and releases can be checked
+//! too.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 
 /// Parts of the index. A part that grows copies itself; with 256 parts a million names grow by some thousand
-/// entries at a time. Measured on the way to a million locks: no ACQUIRE took a millisecond of CPU, 99.99% took 60 µs.
+/// entries at a time. Measured on the way to a million locks: no ACQUIRE took a millisecond of CPU, 99.99%
+/// took 60 µs.
 const PARTS: usize = 256;
 
 /// The name index. Clients choose the names, so the hash is keyed.

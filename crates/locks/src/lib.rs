@@ -1,33 +1,38 @@
 //! What a shard decides: who holds a lock, who waits for it, whose lease is over.
 //!
-//! Sans-IO: no socket, clock, thread or log. The shard looks at its clocks and its gate once a [`Turn`], hands in one
-//! event at a time, and gets [`Effect`]s back as data. It carries out the effects of one call before the next call:
-//! a [`Effect::Granted`] always names a session that is still there.
+//! Sans-IO: no socket, clock, thread or log. The shard looks at its clocks and its gate once a [`Turn`],
+//! hands in one event at a time, and gets [`Effect`]s back as data. It carries out the effects of one call
+//! before the next call: a [`Effect::Granted`] always names a session that is still there.
 //!
 //! # The life of a claim
 //!
-//! [`Table::acquire`] makes a session that holds its lock or waits for it. [`Table::heartbeat`] keeps it. It ends by
+//! [`Table::acquire`] makes a session that holds its lock or waits for it. [`Table::heartbeat`] keeps it. It
+//! ends by
 //!
-//! - [`Table::end`]: the connection is *gone* (EOF, RST, a bad frame, an I/O timeout); its lock moves at once.
-//! - [`Table::silence`]: the I/O was given up, but the client may still believe in its claim. A holder's lock stays
-//!   *reserved* until its lease is over. The id is spent for the I/O: heartbeats, suspicion and `end` ignore it.
-//! - [`Table::expire`]: `now − last_seen > lease`. [`Table::next_overdue`] names the candidates, so that the shard
-//!   can ask each socket first.
+//! - [`Table::end`]: the connection is *gone* (EOF, RST, a bad frame, an I/O timeout); its lock moves at
+//!   once.
+//! - [`Table::silence`]: the I/O was given up, but the client may still believe in its claim. A holder's lock
+//!   stays *reserved* until its lease is over. The id is spent for the I/O: heartbeats, suspicion and `end`
+//!   ignore it.
+//! - [`Table::expire`]: `now − last_seen > lease`. [`Table::next_overdue`] names the candidates, so that the
+//!   shard can ask each socket first.
 //! - [`Table::force_release`], [`Table::kick`] and [`Table::close_some`].
 //!
-//! Whoever reports an end by `end` or `silence` gets no [`Effect::End`] for it; every other end of a session that
-//! has I/O has exactly one. A reserved session has no I/O: its last effect is [`Effect::Released`], and until then the
-//! caller keeps what it wants to say about that connection in the audit log.
+//! Whoever reports an end by `end` or `silence` gets no [`Effect::End`] for it; every other end of a session
+//! that has I/O has exactly one. A reserved session has no I/O: its last effect is [`Effect::Released`], and
+//! until then the caller keeps what it wants to say about that connection in the audit log.
 //!
 //! # What is always so
 //!
 //! - A lock has at most one holder. `Released` comes before the next `Granted`.
-//! - Waiters are granted in the order of their ACQUIREs. Two things stop a waiter that is first: a *suspect* (its
-//!   host is thought unreachable) is passed over and keeps its place; one whose own lease is over is neither
-//!   granted nor skipped, the lock stays free until that waiter is heard or expired.
-//! - Behind a closed gate nothing is granted and nothing confirmed. A heartbeat that is not confirmed extends no lease.
-//! - While the gate is open, a lock is free only if every unsuspected waiter stands behind one that is overdue. A gate that
-//!   opens again finds free locks with waiters; the next heartbeat of any of them is the occasion to grant.
+//! - Waiters are granted in the order of their ACQUIREs. Two things stop a waiter that is first: a *suspect*
+//!   (its host is thought unreachable) is passed over and keeps its place; one whose own lease is over is
+//!   neither granted nor skipped, the lock stays free until that waiter is heard or expired.
+//! - Behind a closed gate nothing is granted and nothing confirmed. A heartbeat that is not confirmed extends
+//!   no lease.
+//! - While the gate is open, a lock is free only if every unsuspected waiter stands behind one that is
+//!   overdue. A gate that opens again finds free locks with waiters; the next heartbeat of any of them is the
+//!   occasion to grant.
 //! - No path of a session scans or copies a queue; see [`Table`].
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A million waiters on one lock cost no more steps than ten, and a slice of a million is a slice: counted in accesses to
-//! session and lock records.
+//! A million waiters on one lock cost no more steps than ten, and a slice of a million is a slice: counted in
+//! accesses to session and lock records.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The queue of one lock: in order, with suspects aside.
 //!
-//! Three parts, all ordered by sequence number. The *line* is a doubly linked list through the session records: every
-//! claim starts here, and every step on it is O(1). A *suspect* moves aside to an ordered map, and one that comes
-//! back moves to another, since the line has no cheap way to find its old place; promotion compares the heads
-//! of the line and of the returned. Only suspects pay O(log n).
+//! Three parts, all ordered by sequence number. The *line* is a doubly linked list through the session
+//! records: every claim starts here, and every step on it is O(1). A *suspect* moves aside to an ordered map,
+//! and one that comes back moves to another, since the line has no cheap way to find its old place; promotion
+//! compares the heads of the line and of the returned. Only suspects pay O(log n).
 
 use std::collections::BTreeMap;
 

@@ -5,11 +5,12 @@ use std::ops::{Index, IndexMut};
 /// No record.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Records a chunk: large enough that the table of chunks stays small (a thousand entries for a million sessions),
-/// small enough that no insertion waits for much memory.
+/// Records a chunk: large enough that the table of chunks stays small (a thousand entries for a million
+/// sessions), small enough that no insertion waits for much memory.
 const CHUNK_RECORDS: usize = 1024;
 
-/// Records by index. A removed record's slot is the next to be used; chunks are kept, so memory stays at the peak.
+/// Records by index. A removed record's slot is the next to be used; chunks are kept, so memory stays at the
+/// peak.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     chunks: Vec<Vec<Slot<T>>>,

@@ -11,12 +11,12 @@ use crate::slab::{NONE, Slab};
 use crate::wheel::{NS_PER_TICK, Timer, Wheel};
 use crate::{Answer, Counts, Effect, Gate, LockView, Reason, SessionId, SessionView, TokenSource, Turn};
 
-/// When an overdue session with unread input should be looked at again: one tick of the wheel, which is about the length of
-/// a shard's busy turn, after which its input has been read.
+/// When an overdue session with unread input should be looked at again: one tick of the wheel, which is about
+/// the length of a shard's busy turn, after which its input has been read.
 pub const LOOK_AGAIN_NS: u64 = NS_PER_TICK;
 
-/// Sessions that one call of [`Table::next_overdue`] looks at: measured 23 µs, 90 µs in the worst percent, so that a million sessions with one long lease
-/// delay no heartbeat by more.
+/// Sessions that one call of [`Table::next_overdue`] looks at: measured 23 µs, 90 µs in the worst percent, so
+/// that a million sessions with one long lease delay no heartbeat by more.
 const LOOKS_MAX: usize = 1024;
 
 /// Slots that one call of [`Table::close_some`] looks at: measured 0.2 ms where nearly all are free.
@@ -24,8 +24,9 @@ const CLOSE_SLOTS_MAX: u32 = 16_384;
 
 /// The locks of one shard. `C` is the caller's key of a connection.
 ///
-/// Every call is O(1) in the number of sessions, locks and waiters, O(log n) in the number of suspects of one lock where
-/// a suspect is concerned. Growth copies no record. Nothing is kept for a lock without holder and waiters.
+/// Every call is O(1) in the number of sessions, locks and waiters, O(log n) in the number of suspects of one
+/// lock where a suspect is concerned. Growth copies no record. Nothing is kept for a lock without holder and
+/// waiters.
 #[derive(Debug)]
 pub struct Table<C> {
     pub(crate) sessions: Slab<Session<C>>,
@@ -95,8 +96,8 @@ impl<C: Copy> Table<C> {
         Ok(session)
     }
 
-    /// A heartbeat came. Returns its answer; `None` if nothing may be confirmed: the gate is closed, or the session has
-    /// ended or lost its I/O. The effects are to be carried out after the answer.
+    /// A heartbeat came. Returns its answer; `None` if nothing may be confirmed: the gate is closed, or the
+    /// session has ended or lost its I/O. The effects are to be carried out after the answer.
     #[inline]
     pub fn heartbeat(&mut self, turn: &Turn, id: SessionId, effects: &mut Vec<Effect<C>>) -> Option<Answer> {
         if turn.gate != Gate::Open {
@@ -129,8 +130,8 @@ impl<C: Copy> Table<C> {
         }
     }
 
-    /// The connection is gone, or what it did ends it: its lock moves at once. Ignored if the id is stale or its session
-    /// reserved: an error on a socket that was given up says nothing about the client.
+    /// The connection is gone, or what it did ends it: its lock moves at once. Ignored if the id is stale or
+    /// its session reserved: an error on a socket that was given up says nothing about the client.
     pub fn end(&mut self, turn: &Turn, id: SessionId, reason: Reason, effects: &mut Vec<Effect<C>>) {
         if self.has_io(id) {
             let gone = self.take_out(turn.now_ns, id.index, reason, effects);
@@ -138,8 +139,9 @@ impl<C: Copy> Table<C> {
         }
     }
 
-    /// The I/O of a session was given up, without word from its client. A holder's lock stays reserved until its lease is
-    /// over, and its release will carry `reason`; a waiter leaves. Ignored if the id is stale or its session reserved.
+    /// The I/O of a session was given up, without word from its client. A holder's lock stays reserved until
+    /// its lease is over, and its release will carry `reason`; a waiter leaves. Ignored if the id is stale or
+    /// its session reserved.
     pub fn silence(&mut self, turn: &Turn, id: SessionId, reason: Reason, effects: &mut Vec<Effect<C>>) {
         if !self.has_io(id) {
             return;
@@ -154,8 +156,8 @@ impl<C: Copy> Table<C> {
         }
     }
 
-    /// The session's host is thought unreachable. A waiter keeps its place but is passed over, which may be the turn of the one
-    /// behind it; a holder keeps its lock.
+    /// The session's host is thought unreachable. A waiter keeps its place but is passed over, which may be
+    /// the turn of the one behind it; a holder keeps its lock.
     pub fn suspect(&mut self, turn: &Turn, id: SessionId, effects: &mut Vec<Effect<C>>) {
         if !self.has_io(id) || self.sessions[id.index].is_suspect() {
             return;
@@ -172,16 +174,16 @@ impl<C: Copy> Table<C> {
         }
     }
 
-    /// A packet of the session's host came: suspicion ends, and a waiter takes its old place. Its lease is not extended, only
-    /// a heartbeat does that.
+    /// A packet of the session's host came: suspicion ends, and a waiter takes its old place. Its lease is
+    /// not extended, only a heartbeat does that.
     pub fn alive(&mut self, turn: &Turn, id: SessionId, effects: &mut Vec<Effect<C>>) {
         if self.has_io(id) && self.clear_suspicion(id.index) {
             self.promote(turn, self.sessions[id.index].lock, effects);
         }
     }
 
-    /// Takes a lock from its holder, who gets [`ErrorCode::CLOSED_BY_ADMINISTRATOR`]; a reserved one too. False if nobody
-    /// holds it.
+    /// Takes a lock from its holder, who gets [`ErrorCode::CLOSED_BY_ADMINISTRATOR`]; a reserved one too.
+    /// False if nobody holds it.
     pub fn force_release(&mut self, turn: &Turn, name: &str, effects: &mut Vec<Effect<C>>) -> bool {
         let Some(lock) = self.find_lock(name).filter(|&lock| !self.locks[lock].is_free()) else {
             return false;
@@ -213,8 +215,8 @@ impl<C: Copy> Table<C> {
     /// A session with `now − last_seen > lease`, at most 1 ms after it became so.
     ///
     /// The caller asks its socket whether it was heard after all and answers with [`Table::expire`] or
-    /// [`Table::look_again`]; until then the session does not come up again. A reserved session ([`Table::session`]
-    /// tells) has no socket to ask: expire it. `None` means no more for this turn: if
+    /// [`Table::look_again`]; until then the session does not come up again. A reserved session
+    /// ([`Table::session`] tells) has no socket to ask: expire it. `None` means no more for this turn: if
     /// [`Table::next_deadline_ns`] still lies in the past, there is more to look at in the next.
     pub fn next_overdue(&mut self, now_ns: u64) -> Option<SessionId> {
         for _ in 0..LOOKS_MAX {
@@ -227,7 +229,8 @@ impl<C: Copy> Table<C> {
         None
     }
 
-    /// An overdue session is really silent: it ends, and its lock moves. A session that was heard meanwhile stays.
+    /// An overdue session is really silent: it ends, and its lock moves. A session that was heard meanwhile
+    /// stays.
     pub fn expire(&mut self, turn: &Turn, id: SessionId, effects: &mut Vec<Effect<C>>) {
         let Some(session) = self.sessions.get_mut(id.index, id.generation) else { return };
         if !session.is_overdue(turn.now_ns) {
@@ -244,9 +247,9 @@ impl<C: Copy> Table<C> {
         self.make_way(turn, &gone, effects);
     }
 
-    /// An overdue session has unread input: it comes up again after `after_ns`, [`LOOK_AGAIN_NS`] for one whose input is
-    /// about to be read, unless it is heard. (A few times sooner if the last look at the leases was more than 16 s ago: the
-    /// wheel is catching up.)
+    /// An overdue session has unread input: it comes up again after `after_ns`, [`LOOK_AGAIN_NS`] for one
+    /// whose input is about to be read, unless it is heard. (A few times sooner if the last look at the
+    /// leases was more than 16 s ago: the wheel is catching up.)
     pub fn look_again(&mut self, now_ns: u64, id: SessionId, after_ns: u64) {
         let Some(session) = self.sessions.get_mut(id.index, id.generation) else { return };
         let overdue = session.is_overdue(now_ns);
@@ -259,8 +262,8 @@ impl<C: Copy> Table<C> {
         }
     }
 
-    /// Ends up to `max` sessions with [`ErrorCode::SHUTTING_DOWN`], reserved ones included, and promotes nobody. True while
-    /// sessions remain; a call may end fewer than `max`, or none, and still return true.
+    /// Ends up to `max` sessions with [`ErrorCode::SHUTTING_DOWN`], reserved ones included, and promotes
+    /// nobody. True while sessions remain; a call may end fewer than `max`, or none, and still return true.
     pub fn close_some(
         &mut self,
         turn: &Turn,
@@ -324,16 +327,19 @@ impl<C: Copy> Table<C> {
         queue.into_iter().flat_map(|queue| queue.iter(&self.sessions)).map(|at| self.id(at))
     }
 
-    /// The names of the locks in `slots_max` slots from `slot` on, and the slot to go on at, if there are more.
+    /// The names of the locks in `slots_max` slots from `slot` on, and the slot to go on at, if there are
+    /// more.
     ///
-    /// A lock stays in its slot: a walk from 0 to the end over many turns sees one that is there all the time exactly once.
+    /// A lock stays in its slot: a walk from 0 to the end over many turns sees one that is there all the time
+    /// exactly once.
     pub fn names_from(&self, slot: u32, slots_max: u32) -> (impl Iterator<Item = &Arc<str>>, Option<u32>) {
         let (locks, next) = self.locks.records_from(slot, slots_max);
         (locks.map(|(_, lock)| &lock.name), next)
     }
 
-    /// The sessions in `slots_max` slots from `slot` on, and the slot to go on at, if there are more: for queues that are
-    /// too long for [`Table::waiters`] in one turn. What is said of [`Table::names_from`] holds for sessions too.
+    /// The sessions in `slots_max` slots from `slot` on, and the slot to go on at, if there are more: for
+    /// queues that are too long for [`Table::waiters`] in one turn. What is said of [`Table::names_from`]
+    /// holds for sessions too.
     pub fn sessions_from(
         &self,
         slot: u32,
@@ -344,8 +350,8 @@ impl<C: Copy> Table<C> {
         (sessions.map(view), next)
     }
 
-    /// Grants a free lock to its first unsuspected waiter. A waiter whose own lease is over is not granted: it comes up in
-    /// `next_overdue` at once, and the lock stays free until it is heard or expired.
+    /// Grants a free lock to its first unsuspected waiter. A waiter whose own lease is over is not granted:
+    /// it comes up in `next_overdue` at once, and the lock stays free until it is heard or expired.
     fn promote(&mut self, turn: &Turn, lock: u32, effects: &mut Vec<Effect<C>>) {
         let Lock { holder, queue, .. } = &mut self.locks[lock];
         if turn.gate != Gate::Open || *holder != NONE {

@@ -1,13 +1,14 @@
 //! The lease wheel: which session to look at next.
 //!
-//! It is lazy. A heartbeat does not touch it; when a session's slot comes up, the table looks at the session and files
-//! it again by what was heard since. So a slot may come up early for a session, never late.
+//! It is lazy. A heartbeat does not touch it; when a session's slot comes up, the table looks at the session
+//! and files it again by what was heard since. So a slot may come up early for a session, never late.
 //!
-//! Time is in ticks of 1 ms. The *near* level has one slot a tick for the next 16 s, as a ring: with usual leases a session
-//! moves from one exact slot to the next and no slot ever holds more than the sessions of one millisecond. The *far*
-//! levels have 64 slots each; a session is in the level of the highest digit in which its tick differs from the wheel's
-//! time. A far slot comes up at its start, so its sessions come up early and are filed again closer to the truth.
-//! Together they cover every tick of a `u64` of nanoseconds, so no lease and no jump of the clock is special.
+//! Time is in ticks of 1 ms. The *near* level has one slot a tick for the next 16 s, as a ring: with usual
+//! leases a session moves from one exact slot to the next and no slot ever holds more than the sessions of
+//! one millisecond. The *far* levels have 64 slots each; a session is in the level of the highest digit in
+//! which its tick differs from the wheel's time. A far slot comes up at its start, so its sessions come up
+//! early and are filed again closer to the truth. Together they cover every tick of a `u64` of nanoseconds,
+//! so no lease and no jump of the clock is special.
 
 use crate::slab::{NONE, Slab};
 
@@ -104,8 +105,8 @@ impl Wheel {
         }
     }
 
-    /// Takes out one record whose slot has come up by `now_tick`. One that is filed again for a later tick than
-    /// `now_tick` comes up at most once more a level before that tick.
+    /// Takes out one record whose slot has come up by `now_tick`. One that is filed again for a later tick
+    /// than `now_tick` comes up at most once more a level before that tick.
     pub(crate) fn pop<T: Timed>(&mut self, records: &mut Slab<T>, now_tick: u64) -> Option<u32> {
         let Some((tick, list)) = self.next().filter(|&(tick, list)| tick <= now_tick || list == DUE) else {
             self.elapsed = self.elapsed.max(now_tick);
@@ -122,7 +123,8 @@ impl Wheel {
         self.next().map(|(tick, _)| tick)
     }
 
-    /// The next slot that comes up. Of two at the same tick either may be first: time goes on when both are empty.
+    /// The next slot that comes up. Of two at the same tick either may be first: time goes on when both are
+    /// empty.
     fn next(&self) -> Option<(u64, usize)> {
         if self.heads[DUE] != NONE {
             return Some((self.elapsed, DUE));

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// Characters that a terminal or a reader of lines may obey instead of showing, or that show nothing of their own, so that two
-/// names look alike: all but letters, marks, numbers, punctuation, symbols and the plain space.
+/// Characters that a terminal or a reader of lines may obey instead of showing, or that show nothing of their
+/// own, so that two names look alike: all but letters, marks, numbers, punctuation, symbols and the plain
+/// space.
 pub fn must_be_escaped(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -23,8 +24,8 @@ pub fn must_be_escaped(c: char) -> bool {
     }
 }
 
-/// Letters, marks and symbols that are blank: Unicode's default ignorable code points of these categories, the Braille pattern
-/// without dots, the musical null notehead and the Khitan filler.
+/// Letters, marks and symbols that are blank: Unicode's default ignorable code points of these categories,
+/// the Braille pattern without dots, the musical null notehead and the Khitan filler.
 fn is_blank(c: char) -> bool {
     matches!(c,
         '\u{34f}'
@@ -40,8 +41,9 @@ fn is_blank(c: char) -> bool {
         | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// A text in which a backslash is no character of a name, as JSON or a sentence with quoted names, as it may be shown. An escape
-/// reads `\u001b`, which is right in a JSON string too: a character beyond U+FFFF is two of them.
+/// A text in which a backslash is no character of a name, as JSON or a sentence with quoted names, as it may
+/// be shown. An escape reads `\u001b`, which is right in a JSON string too: a character beyond U+FFFF is two
+/// of them.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -54,8 +56,8 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// A name, an identity or another bare text as it may be shown: no two look alike because one has what is not seen. So the spaces
-/// at its ends are escaped too, and a backslash that would begin what reads as an escape.
+/// A name, an identity or another bare text as it may be shown: no two look alike because one has what is not
+/// seen. So the spaces at its ends are escaped too, and a backslash that would begin what reads as an escape.
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let inner = text.trim_matches(' ');

@@ -1,13 +1,14 @@
 //! Diagnostics: to standard error, one event a line, never in the way of the thread that logs.
 //!
-//! An event is formatted by its thread and queued; one thread writes. When standard error takes no more (a full pipe, a stopped
-//! terminal) or fails (a full disk, a reader that is gone) lines are dropped and counted, since a shard that waits for a log would
-//! let leases run out; when writing works again, the log says how many. Every control character of a line is escaped on its way
-//! out, so that nothing a client sends can break a line or reach a terminal.
+//! An event is formatted by its thread and queued; one thread writes. When standard error takes no more (a
+//! full pipe, a stopped terminal) or fails (a full disk, a reader that is gone) lines are dropped and
+//! counted, since a shard that waits for a log would let leases run out; when writing works again, the log
+//! says how many. Every control character of a line is escaped on its way out, so that nothing a client sends
+//! can break a line or reach a terminal.
 //!
-//! The queue is ours and not `tracing-appender`'s, which drops what it cannot write without a count, lets half a line stand before
-//! the next one after a failed write, and can be waited for only by ending it, for a second or more: the last line before a panic
-//! ends the process has 100 ms.
+//! The queue is ours and not `tracing-appender`'s, which drops what it cannot write without a count, lets
+//! half a line stand before the next one after a failed write, and can be waited for only by ending it, for a
+//! second or more: the last line before a panic ends the process has 100 ms.
 //!
 //! ```
 //! use logging::escape::escaped;

@@ -14,7 +14,8 @@ use super::escape;
 /// Lines that wait for the writer. A second of a busy log; at the usual 200 bytes a line, 800 KB at most.
 const LINES_MAX: usize = 4_096;
 
-/// How long the end of the process waits for queued lines: well under the second that the ops server outlives the rest.
+/// How long the end of the process waits for queued lines: well under the second that the ops server outlives
+/// the rest.
 const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// How often a flush looks for room in a full queue.
@@ -43,8 +44,8 @@ pub struct Flush {
     queue: SyncSender<Message>,
 }
 
-/// Starts the thread that writes to `writer`. When writing works again and the queue is empty, `tell` gets to know how many lines
-/// were lost.
+/// Starts the thread that writes to `writer`. When writing works again and the queue is empty, `tell` gets to
+/// know how many lines were lost.
 pub fn start(
     writer: impl Write + Send + 'static,
     tell: impl Fn(u64) + Send + 'static,

@@ -1,4 +1,5 @@
-//! Log lines that others can cause as often as they like: one an interval of each kind, and then how many were left out.
+//! Log lines that others can cause as often as they like: one an interval of each kind, and then how many
+//! were left out.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +34,8 @@ impl Seldom {
         Self(Arc::new(Kind { name, level, interval, state: Mutex::default() }))
     }
 
-    /// Whether a line may be logged. If not, it is counted, and at the end of the interval the log says how many were.
+    /// Whether a line may be logged. If not, it is counted, and at the end of the interval the log says how
+    /// many were.
     ///
     /// # Panics
     ///

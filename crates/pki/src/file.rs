@@ -7,11 +7,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// The longest file: a thousand authorities, or tens of thousands of ACL rules. A claim that fits none looks at all of them:
-/// 30 000 take 2 ms.
+/// The longest file: a thousand authorities, or tens of thousands of ACL rules. A claim that fits none looks
+/// at all of them: 30 000 take 2 ms.
 const LEN_MAX: u64 = 4 << 20;
 
-/// The bytes of a regular file. Anything else is refused: a FIFO or a device might never come to an end, and a reload has to.
+/// The bytes of a regular file. Anything else is refused: a FIFO or a device might never come to an end, and
+/// a reload has to.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a FIFO that nobody writes to would wait.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();

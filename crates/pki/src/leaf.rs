@@ -120,7 +120,8 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// Subject, names, validity and kind of key in one line, for people. Control characters in it are not escaped.
+/// Subject, names, validity and kind of key in one line, for people. Control characters in it are not
+/// escaped.
 impl fmt::Display for Leaf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "subject {}", or_none(&self.0.subject.to_string()))?;
@@ -133,8 +134,9 @@ impl fmt::Display for Leaf<'_> {
     }
 }
 
-/// Whether some authority of a verified chain may vouch for certain names only (RFC 5280, 4.2.1.10). The chain is what a
-/// peer showed, its own certificate first; which of `roots` ends it is told by the name of that.
+/// Whether some authority of a verified chain may vouch for certain names only (RFC 5280, 4.2.1.10). The
+/// chain is what a peer showed, its own certificate first; which of `roots` ends it is told by the name of
+/// that.
 pub fn is_constrained(chain: &[CertificateDer<'_>], roots: &RootCertStore) -> bool {
     let mut constrained = roots.roots.iter().filter(|root| root.name_constraints.is_some()).peekable();
     let has_constraints = |certificate: &X509Certificate<'_>| {

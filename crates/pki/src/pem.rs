@@ -1,8 +1,8 @@
-//! PEM, read so that nothing of it is passed over: each line that begins or ends a section does so, or the file is
-//! refused.
+//! PEM, read so that nothing of it is passed over: each line that begins or ends a section does so, or the
+//! file is refused.
 //!
-//! Other readers skip what they do not understand, such as a BEGIN line behind a byte order mark. What is left out
-//! of a bundle of authorities is missed only when somebody cannot get in.
+//! Other readers skip what they do not understand, such as a BEGIN line behind a byte order mark. What is
+//! left out of a bundle of authorities is missed only when somebody cannot get in.
 
 use std::fmt;
 
@@ -72,8 +72,8 @@ pub enum Malformed {
     },
 }
 
-/// All sections of a file, in order; none if it has only text. Text around sections is allowed. Byte order marks,
-/// indentation and the ends of lines (LF, CR LF, or CR alone) do not matter.
+/// All sections of a file, in order; none if it has only text. Text around sections is allowed. Byte order
+/// marks, indentation and the ends of lines (LF, CR LF, or CR alone) do not matter.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! What is read from a PEM file: authorities, a chain of certificates, or a private key. Nothing in it is left out
-//! without a word.
+//! What is read from a PEM file: authorities, a chain of certificates, or a private key. Nothing in it is
+//! left out without a word.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -10,8 +10,8 @@ use crate::leaf;
 use crate::pem::{self, Malformed, Section};
 use crate::words;
 
-/// The longest chain of certificates, in bytes of DER. The server keeps no more than one record of a handshake message
-/// for a client that it does not know yet, and a chain is some KB long.
+/// The longest chain of certificates, in bytes of DER. The server keeps no more than one record of a
+/// handshake message for a client that it does not know yet, and a chain is some KB long.
 pub const CHAIN_BYTES_MAX: usize = 16_000;
 
 /// What is wrong with a file, and what to do. Lines count from 1.

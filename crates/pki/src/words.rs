@@ -116,8 +116,8 @@ fn incompatible(why: &PeerIncompatible) -> String {
     }
 }
 
-/// A fatal alert in words, by its number (RFC 8446, 6.2). "It" is the side that sent the alert; the other one, which may
-/// have shown a certificate, is `our`, as in "our certificate".
+/// A fatal alert in words, by its number (RFC 8446, 6.2). "It" is the side that sent the alert; the other
+/// one, which may have shown a certificate, is `our`, as in "our certificate".
 pub fn alert(number: u8, our: &str) -> String {
     let meaning = match number {
         10 => "it got a message out of turn",

@@ -52,8 +52,8 @@ impl Deref for AcquireFrame {
 /// Decodes the first frame of a connection from all bytes received so far.
 ///
 /// Returns the claim and the bytes that follow it, or `None` while more bytes are needed. The checks are made
-/// in the protocol's order (type, version, lease, empty name, long name, UTF-8), each as soon as its bytes are
-/// there: another version is refused before the rest of its frame, a long name before the name itself.
+/// in the protocol's order (type, version, lease, empty name, long name, UTF-8), each as soon as its bytes
+/// are there: another version is refused before the rest of its frame, a long name before the name itself.
 ///
 /// # Errors
 ///

@@ -14,8 +14,8 @@ pub struct SessionInput {
     pub violation: Option<ErrorCode>,
 }
 
-/// Decodes bytes received after the ACQUIRE. A HEARTBEAT is one byte and everything else is an error at its first
-/// byte, so there is no state between calls.
+/// Decodes bytes received after the ACQUIRE. A HEARTBEAT is one byte and everything else is an error at its
+/// first byte, so there is no state between calls.
 pub fn decode_session(received: &[u8]) -> SessionInput {
     match received.iter().position(|&byte| byte != kind::HEARTBEAT) {
         None => SessionInput { heartbeats: received.len(), violation: None },

@@ -1,4 +1,5 @@
-//! Nine bytes for each byte received: the least that a lock server does for a heartbeat. For measuring the reactor.
+//! Nine bytes for each byte received: the least that a lock server does for a heartbeat. For measuring the
+//! reactor.
 //!
 //! `respond [ADDRESS]` serves until its standard input ends, then prints messages and the CPU of each.
 

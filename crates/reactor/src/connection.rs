@@ -6,12 +6,12 @@ use rustix::io::Errno;
 
 use crate::output::Output;
 
-/// Output above which a connection is not read any more. 450 answers of 9 bytes: nobody that reads its answers is so
-/// far behind, and a stuck client costs a shard no more than this and what was under way.
+/// Output above which a connection is not read any more. 450 answers of 9 bytes: nobody that reads its
+/// answers is so far behind, and a stuck client costs a shard no more than this and what was under way.
 pub const OUTPUT_PAUSE_BYTES: usize = 4096;
 
-/// Input that is thrown away after [`close_after`](crate::Reactor::close_after) before the connection is cut. Clients
-/// send single bytes; 256 KB is a receive window and more that filled up before.
+/// Input that is thrown away after [`close_after`](crate::Reactor::close_after) before the connection is cut.
+/// Clients send single bytes; 256 KB is a receive window and more that filled up before.
 pub const DRAIN_BYTES_MAX: u32 = 256 * 1024;
 
 /// How far a connection's life has come.
@@ -40,7 +40,8 @@ pub(crate) enum Receive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flight {
     Landed,
-    /// Has a completion only if it fails; has succeeded once the completions after that turn's enter are drained.
+    /// Has a completion only if it fails; has succeeded once the completions after that turn's enter are
+    /// drained.
     Quiet {
         turn: u64,
     },
@@ -219,7 +220,8 @@ impl<T> Link<T> {
         self.error.or(errno)
     }
 
-    /// Decides what the kernel is asked next. `drained_turn` is the last turn whose completions are all drained.
+    /// Decides what the kernel is asked next. `drained_turn` is the last turn whose completions are all
+    /// drained.
     pub(crate) fn plan(&mut self, drained_turn: u64) -> Plan {
         if let Flight::Quiet { turn } = self.flight
             && turn <= drained_turn

@@ -25,15 +25,16 @@
 //!
 //! - **One enter a turn.** [`Reactor::send`], [`Reactor::close`] and re-armed receives go out with the next
 //!   [`Reactor::wait`]; only `insert`, `close` and the end of a connection make system calls of their own.
-//! - **A key never hits its slot's next user**, and no event comes for a key after its [`Event::Ended`], after
-//!   `close` or after `close_after`.
-//! - **Output is in order and bounded.** Above [`OUTPUT_PAUSE_BYTES`] a connection's receive is cancelled until its
-//!   output is gone. What the kernel had received by then is still delivered: at most what fits the buffer ring
-//!   ([`Config::buffers`] × [`BUFFER_BYTES`]) before the cancellation takes effect, in practice a few KB.
-//! - **An end has a cause.** EOF and RST are the peer's; [`Ended::Silent`] is an error that the local kernel made up.
-//!   A failed send never hides received bytes: the receive runs to its end first.
-//! - **Unread input is never overlooked**: [`Reactor::has_unread`] asks the connection's own socket, between the drain and
-//!   the next enter, when nothing else can hold its input.
+//! - **A key never hits its slot's next user**, and no event comes for a key after its [`Event::Ended`],
+//!   after `close` or after `close_after`.
+//! - **Output is in order and bounded.** Above [`OUTPUT_PAUSE_BYTES`] a connection's receive is cancelled
+//!   until its output is gone. What the kernel had received by then is still delivered: at most what fits the
+//!   buffer ring ([`Config::buffers`] × [`BUFFER_BYTES`]) before the cancellation takes effect, in practice a
+//!   few KB.
+//! - **An end has a cause.** EOF and RST are the peer's; [`Ended::Silent`] is an error that the local kernel
+//!   made up. A failed send never hides received bytes: the receive runs to its end first.
+//! - **Unread input is never overlooked**: [`Reactor::has_unread`] asks the connection's own socket, between
+//!   the drain and the next enter, when nothing else can hold its input.
 //!
 //! Sends normally have no completion (`MSG_DONTWAIT` finishes them at submission, `SKIP_SUCCESS` drops the
 //! completion of a whole one). `MSG_WAITALL` makes a short send count as failure, so its completion comes. A

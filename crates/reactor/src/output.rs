@@ -1,11 +1,11 @@
 //! A connection's output: a few bytes in place, more on the heap while it piles up.
 
-/// Bytes kept in the connection's record: three answers of 9 bytes, since one may be waiting for its send's verdict while the
-/// next is appended. Every idle connection pays for them.
+/// Bytes kept in the connection's record: three answers of 9 bytes, since one may be waiting for its send's
+/// verdict while the next is appended. Every idle connection pays for them.
 pub const INLINE_BYTES: usize = 32;
 
-/// Bytes in order: in place, then `front`, then `back`. While a piece of the front is in flight it neither moves nor
-/// changes; everything new goes behind it.
+/// Bytes in order: in place, then `front`, then `back`. While a piece of the front is in flight it neither
+/// moves nor changes; everything new goes behind it.
 pub(crate) struct Output {
     inline: [u8; INLINE_BYTES],
     inline_len: u8,

@@ -1,12 +1,12 @@
 //! When to gather completions for a while before returning from a wait.
 //!
-//! Between idle and saturated, most turns serve one or two messages and the turn itself costs more than they do. A
-//! wait that gathers for some hundred µs then saves a third of the CPU. It is worth nothing when turns are rare
-//! or full anyway, and it must not slow clients that send their next message when the answer comes: those are
-//! recognised by what gathering does to them, the message rate drops.
+//! Between idle and saturated, most turns serve one or two messages and the turn itself costs more than they
+//! do. A wait that gathers for some hundred µs then saves a third of the CPU. It is worth nothing when turns
+//! are rare or full anyway, and it must not slow clients that send their next message when the answer comes:
+//! those are recognised by what gathering does to them, the message rate drops.
 
-/// How long a gathering wait lasts. Measured: 500 µs gave 0.55–0.85 of the CPU at 10–20 k messages/s; the answer to a
-/// heartbeat may be that late.
+/// How long a gathering wait lasts. Measured: 500 µs gave 0.55–0.85 of the CPU at 10–20 k messages/s; the
+/// answer to a heartbeat may be that late.
 pub(crate) const GATHER_US: u32 = 400;
 
 /// A gathering wait ends early at so many completions: the turn is full then.
@@ -15,8 +15,8 @@ pub(crate) const GATHER_EVENTS: usize = 32;
 /// What is observed before each decision: long enough for some 25 gathering waits.
 const WINDOW_NS: u64 = 10_000_000;
 
-/// How long a decision to gather, or that gathering did not help, stays. With a window of 10 ms, clients that wait
-/// for their answers lose 1% to being tested.
+/// How long a decision to gather, or that gathering did not help, stays. With a window of 10 ms, clients that
+/// wait for their answers lose 1% to being tested.
 const DECISION_NS: u64 = 1_000_000_000;
 
 /// Turns/s below which there is nothing to save: lab measurements show no gain at 2 k.
@@ -97,7 +97,8 @@ fn decide(mode: Mode, load: Load, now_ns: u64) -> Mode {
             Mode::Trial { rate_before: load.event_rate() }
         }
         Mode::Direct { .. } => mode,
-        // Senders with a timer of their own keep their rate; those that wait for answers lose more than a quarter.
+        // Senders with a timer of their own keep their rate; those that wait for answers lose more than a
+        // quarter.
         Mode::Trial { rate_before } if load.event_rate() >= rate_before / 4 * 3 => {
             Mode::Gather { until_ns: now_ns + DECISION_NS }
         }
@@ -113,8 +114,8 @@ fn decide(mode: Mode, load: Load, now_ns: u64) -> Mode {
 mod tests {
     use super::*;
 
-    /// Runs a load for `seconds` of virtual time; `interval_ns` says when the next turn ends and how many messages it
-    /// has, given the gathering. Returns messages and the time spent gathering.
+    /// Runs a load for `seconds` of virtual time; `interval_ns` says when the next turn ends and how many
+    /// messages it has, given the gathering. Returns messages and the time spent gathering.
     fn run(seconds: u64, turn: impl Fn(u32) -> (u64, u64)) -> (u64, u64, u64) {
         let (mut pacing, mut now_ns, mut messages, mut gathering_ns, mut turns) = (Pacing::new(), 1, 0, 0, 0);
         while now_ns < seconds * 1_000_000_000 {

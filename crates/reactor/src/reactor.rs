@@ -25,8 +25,8 @@ use crate::waker::Waker;
 /// The longest that a connection drains after [`Reactor::close_after`]: the protocol's shutdown window.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// Descriptors that one submission is followed by shutting down or closing: some 5 µs each, so that thousands of
-/// connections that end at once keep no answer waiting for half a millisecond.
+/// Descriptors that one submission is followed by shutting down or closing: some 5 µs each, so that thousands
+/// of connections that end at once keep no answer waiting for half a millisecond.
 const CHORES_A_TURN_MAX: usize = 64;
 
 /// Submissions that one plan can need: a send or its cancellation, and the receive's arming or cancellation.
@@ -47,7 +47,8 @@ const WAKE_USER_DATA: u64 = (tag::WAKE as u64) << 60;
 /// Sizes and limits of one reactor.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Slots of the direct descriptor table, cut to RLIMIT_NOFILE and to 65536. More sockets work too, with plain descriptors.
+    /// Slots of the direct descriptor table, cut to RLIMIT_NOFILE and to 65536. More sockets work too, with
+    /// plain descriptors.
     pub sockets_max: u32,
     /// How long output may wait for the peer without any progress.
     pub io_timeout: Duration,
@@ -56,7 +57,8 @@ pub struct Config {
     pub draining_max: usize,
     /// Receive buffers of 64 B, a power of two up to 32768.
     pub buffers: u16,
-    /// Completion queue entries. More than that at once overflow into kernel memory, which is slower but loses nothing.
+    /// Completion queue entries. More than that at once overflow into kernel memory, which is slower but
+    /// loses nothing.
     pub completions: u32,
 }
 
@@ -128,8 +130,8 @@ pub struct Reactor<T> {
     io_timeout_ns: u64,
     draining_max: usize,
     min_wait: bool,
-    /// Connections whose receives ended for want of buffers, in that order. They are planned for first: those that were served
-    /// are listed too, for their answers, and would take all buffers again.
+    /// Connections whose receives ended for want of buffers, in that order. They are planned for first: those
+    /// that were served are listed too, for their answers, and would take all buffers again.
     starved: Vec<Key>,
     /// Connections to plan for before the next enter.
     listed: Vec<Key>,
@@ -209,8 +211,8 @@ impl<T> Reactor<T> {
         self.waker.clone()
     }
 
-    /// Takes a connected TCP socket; its receive is armed by the next [`wait`](Self::wait). The socket is put into
-    /// blocking mode: in the other, a receive would fail instead of waiting.
+    /// Takes a connected TCP socket; its receive is armed by the next [`wait`](Self::wait). The socket is put
+    /// into blocking mode: in the other, a receive would fail instead of waiting.
     ///
     /// # Errors
     ///
@@ -236,8 +238,8 @@ impl<T> Reactor<T> {
         self.connections.get_mut(key)?.data.as_mut()
     }
 
-    /// Appends to a connection's output, which goes out with the next [`wait`](Self::wait). Nothing for a stale key
-    /// or an ended connection.
+    /// Appends to a connection's output, which goes out with the next [`wait`](Self::wait). Nothing for a
+    /// stale key or an ended connection.
     pub fn send(&mut self, key: Key, bytes: &[u8]) {
         self.send_repeated(key, bytes, 1);
     }
@@ -250,20 +252,21 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// Ends a connection: output that is not sent yet is dropped, no event comes any more. FIN goes out after the next
-    /// [`submit`](Self::submit) or [`wait`](Self::wait) has sent what there is for others, or after one of the next where
-    /// many are closed at once; the descriptor is closed when the kernel has finished its operations on it. `None` for a
-    /// stale key.
+    /// Ends a connection: output that is not sent yet is dropped, no event comes any more. FIN goes out after
+    /// the next [`submit`](Self::submit) or [`wait`](Self::wait) has sent what there is for others, or after
+    /// one of the next where many are closed at once; the descriptor is closed when the kernel has finished
+    /// its operations on it. `None` for a stale key.
     pub fn close(&mut self, key: Key) -> Option<T> {
         self.connections.get(key).filter(|connection| connection.is_owned())?;
         self.open -= 1;
         self.start_closing(key)
     }
 
-    /// Ends a connection after its output and `last` are sent: then FIN goes out, input is thrown away until the peer
-    /// closes too, and the descriptor is closed. Input that nobody reads would turn the close into an RST, which can
-    /// destroy what is on its way to the peer. Bounded by [`DRAIN_MAX`], [`DRAIN_BYTES_MAX`](crate::DRAIN_BYTES_MAX)
-    /// and [`Config::draining_max`]. No event comes any more. `None` for a stale key.
+    /// Ends a connection after its output and `last` are sent: then FIN goes out, input is thrown away until
+    /// the peer closes too, and the descriptor is closed. Input that nobody reads would turn the close into
+    /// an RST, which can destroy what is on its way to the peer. Bounded by [`DRAIN_MAX`],
+    /// [`DRAIN_BYTES_MAX`](crate::DRAIN_BYTES_MAX) and [`Config::draining_max`]. No event comes any more.
+    /// `None` for a stale key.
     pub fn close_after(&mut self, key: Key, last: &[u8]) -> Option<T> {
         let connection = self.connections.get_mut(key).filter(|connection| connection.is_owned())?;
         let data = connection.start_draining(last);
@@ -280,8 +283,8 @@ impl<T> Reactor<T> {
 
     /// Whether this connection's peer has sent something that no event has shown. To be asked when
     /// [`next_event`](Self::next_event) has returned `None` and before the next [`wait`](Self::wait) or
-    /// [`submit`](Self::submit): data moves from sockets to completions only in these, so the connection's own socket
-    /// tells all, and what waits for others counts for nothing.
+    /// [`submit`](Self::submit): data moves from sockets to completions only in these, so the connection's
+    /// own socket tells all, and what waits for others counts for nothing.
     ///
     /// # Panics
     ///
@@ -310,12 +313,14 @@ impl<T> Reactor<T> {
         self.draining + self.closing
     }
 
-    /// Submits what there is to send, arm and cancel, and waits for completions: one enter. Returns at `timeout`, at
-    /// the reactor's own deadlines, on a signal, on a wake, and at once while there is something to drain.
+    /// Submits what there is to send, arm and cancel, and waits for completions: one enter. Returns at
+    /// `timeout`, at the reactor's own deadlines, on a signal, on a wake, and at once while there is
+    /// something to drain.
     ///
     /// # Errors
     ///
-    /// The ring is broken (its kernel lost completions for want of memory); nothing but dropping the reactor helps.
+    /// The ring is broken (its kernel lost completions for want of memory); nothing but dropping the reactor
+    /// helps.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.plan_turn();
         self.woken |= self.waker.collect();
@@ -339,8 +344,9 @@ impl<T> Reactor<T> {
         Ok(())
     }
 
-    /// Submits what there is to send, arm and cancel, without waiting: answers are with the kernel when it returns. For owners that
-    /// have other work to do before the next [`wait`](Self::wait), which submits too.
+    /// Submits what there is to send, arm and cancel, without waiting: answers are with the kernel when it
+    /// returns. For owners that have other work to do before the next [`wait`](Self::wait), which submits
+    /// too.
     ///
     /// # Errors
     ///
@@ -388,9 +394,9 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// The next thing that the last [`wait`](Self::wait) brought, what overflowed the completion queue included. `None`
-    /// comes after a bounded number of events, whatever peers send meanwhile: buffers that events have shown are given
-    /// back by the next [`wait`](Self::wait) or [`submit`](Self::submit).
+    /// The next thing that the last [`wait`](Self::wait) brought, what overflowed the completion queue
+    /// included. `None` comes after a bounded number of events, whatever peers send meanwhile: buffers that
+    /// events have shown are given back by the next [`wait`](Self::wait) or [`submit`](Self::submit).
     pub fn next_event(&mut self) -> Option<Event<'_, T>> {
         self.take_back_buffer();
         if std::mem::take(&mut self.woken) {
@@ -418,9 +424,9 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// The next completion. Those that did not fit into the queue are fetched once it is empty. The enter that does this
-    /// also runs work that waits, which ends soon: without new buffers and submissions each receive has one more
-    /// completion at most.
+    /// The next completion. Those that did not fit into the queue are fetched once it is empty. The enter
+    /// that does this also runs work that waits, which ends soon: without new buffers and submissions each
+    /// receive has one more completion at most.
     fn next_completion(&mut self) -> Option<Completion> {
         loop {
             if let Some(completion) = self.ring.pop() {
@@ -433,9 +439,9 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// Whether completions are there to drain. The TASKRUN flag does not count: the kernel may set it just after the
-    /// work was done, and then it stands until the next work, so nothing may wait for it to go. Bytes of a receive
-    /// whose task work has not run yet are still in the socket.
+    /// Whether completions are there to drain. The TASKRUN flag does not count: the kernel may set it just
+    /// after the work was done, and then it stands until the next work, so nothing may wait for it to go.
+    /// Bytes of a receive whose task work has not run yet are still in the socket.
     fn has_undrained(&self) -> bool {
         !self.ring.is_drained() || self.ring.overflown()
     }
@@ -584,8 +590,8 @@ impl<T> Reactor<T> {
                 }
             }
         }
-        // SAFETY: the piece stays in place until `landed`, which comes after the operation's end: records do not
-        // move, and are released only when nothing is in flight.
+        // SAFETY: the piece stays in place until `landed`, which comes after the operation's end: records do
+        // not move, and are released only when nothing is in flight.
         unsafe { self.ring.push(&entry) };
     }
 

@@ -12,7 +12,8 @@ use crate::unavailable::{Step, Unavailable};
 /// Entries of the submission queue (64 B each). A turn that has more to submit enters once more in between.
 pub(crate) const SUBMISSIONS: u32 = 1024;
 
-/// Slots of the direct descriptor table at most: 16 B of kernel memory each, taken at once. The kernel's own limit is 2²⁰.
+/// Slots of the direct descriptor table at most: 16 B of kernel memory each, taken at once. The kernel's own
+/// limit is 2²⁰.
 const DIRECT_SLOTS_MAX: u32 = 65_536;
 
 /// How long dropping a ring waits for its operations to be cancelled. Cancelling socket operations takes
@@ -27,9 +28,10 @@ const GATHER_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct Capabilities {
     /// A wait that gathers completions for a while before it returns (`IORING_FEAT_MIN_TIMEOUT`, Linux 6.12).
     pub min_wait: bool,
-    /// A direct descriptor is let go when it is taken out of its table. Before Linux 6.13 that waits for every operation that
-    /// was begun before: while one receive goes on, each socket that is closed stays in the kernel's memory. 6.13 has no mark
-    /// of its own, so this is known from 6.15 on (`IORING_FEAT_NO_IOWAIT`).
+    /// A direct descriptor is let go when it is taken out of its table. Before Linux 6.13 that waits for
+    /// every operation that was begun before: while one receive goes on, each socket that is closed stays in
+    /// the kernel's memory. 6.13 has no mark of its own, so this is known from 6.15 on
+    /// (`IORING_FEAT_NO_IOWAIT`).
     pub direct_lets_go: bool,
 }
 
@@ -94,8 +96,8 @@ impl Ring {
     }
 
     fn submission(&self) -> SubmissionQueue<'_> {
-        // SAFETY: only methods of this module make a queue, each lets it go before it returns or makes another,
-        // and the ring is not Sync.
+        // SAFETY: only methods of this module make a queue, each lets it go before it returns or makes
+        // another, and the ring is not Sync.
         unsafe { self.uring().submission_shared() }
     }
 
@@ -147,7 +149,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// The memory that the entry names stays in place, unread bytes unchanged, until the kernel is done with it.
+    /// The memory that the entry names stays in place, unread bytes unchanged, until the kernel is done with
+    /// it.
     ///
     /// # Panics
     ///
@@ -182,14 +185,15 @@ impl Ring {
         Some(Completion { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() })
     }
 
-    /// Submits everything and waits for `want` completions, at most `timeout`; with `min_wait_us` it returns with any
-    /// number ≥ 1 once so much time has passed.
+    /// Submits everything and waits for `want` completions, at most `timeout`; with `min_wait_us` it returns
+    /// with any number ≥ 1 once so much time has passed.
     ///
     /// # Errors
     ///
     /// Only what no later call can mend; timeouts, signals and a crowded queue are a normal return.
     pub(crate) fn enter(&self, want: usize, timeout: Option<Duration>, min_wait_us: u32) -> io::Result<()> {
-        // Without a timeout the kernel takes the minimum for one and returns with nothing: waking up for nothing.
+        // Without a timeout the kernel takes the minimum for one and returns with nothing: waking up for
+        // nothing.
         let timeout = timeout.or((min_wait_us > 0).then_some(GATHER_TIMEOUT));
         let timespec = timeout.map(Timespec::from);
         let mut args = SubmitArgs::new();
@@ -202,14 +206,16 @@ impl Ring {
         match self.submitter.submit_with_args(want, &args) {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
-                // Time is up; a signal came; completions must be drained first; no memory for a request just now.
+                // Time is up; a signal came; completions must be drained first; no memory for a request just
+                // now.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },
         }
     }
 
-    /// Cancels every operation and waits, for a bounded time, until the kernel is done with them. Whether it is.
+    /// Cancels every operation and waits, for a bounded time, until the kernel is done with them. Whether it
+    /// is.
     pub(crate) fn cancel_all(&self) -> bool {
         match self.submitter.register_sync_cancel(Some(CANCEL_TIMEOUT.into()), CancelBuilder::any()) {
             Ok(()) => true,

@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::slab::Key;
 
-/// Deadlines of connections whose output waits for the peer, at most one each. An entry is a promise to look: whether
-/// there was progress since is the connection's knowledge, so progress costs nothing here.
+/// Deadlines of connections whose output waits for the peer, at most one each. An entry is a promise to look:
+/// whether there was progress since is the connection's knowledge, so progress costs nothing here.
 #[derive(Default)]
 pub(crate) struct Stalls(BinaryHeap<Reverse<(u64, Key)>>);
 
@@ -25,8 +25,8 @@ impl Stalls {
     }
 }
 
-/// Draining connections, oldest first; all wait equally long. Entries of connections that are done stay until their
-/// deadline.
+/// Draining connections, oldest first; all wait equally long. Entries of connections that are done stay until
+/// their deadline.
 #[derive(Default)]
 pub(crate) struct Drains(VecDeque<(u64, Key)>);
 

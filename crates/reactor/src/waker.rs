@@ -30,13 +30,13 @@ impl Waker {
         Ok(Self(Arc::new(Shared { state: AtomicU8::new(AWAKE), eventfd })))
     }
 
-    /// Makes the reactor report [`Event::Woken`](crate::Event::Woken), after which everything that was written before
-    /// this call is visible to its thread. Calls before the report count as one.
+    /// Makes the reactor report [`Event::Woken`](crate::Event::Woken), after which everything that was
+    /// written before this call is visible to its thread. Calls before the report count as one.
     ///
     /// A system call only if the reactor sleeps and nobody has called yet.
     pub fn wake(&self) {
-        // AcqRel: the reactor's swap in `collect` synchronises with every call before it, also those that found the
-        // state CALLED already.
+        // AcqRel: the reactor's swap in `collect` synchronises with every call before it, also those that
+        // found the state CALLED already.
         if self.0.state.swap(CALLED, Ordering::AcqRel) == ASLEEP {
             // Fails only if the counter is full, and then the reactor has been told.
             let _ = rustix::io::write(&self.0.eventfd, &1u64.to_ne_bytes());

@@ -8,7 +8,8 @@ use std::net::TcpStream;
 use common::*;
 use reactor::{Config, Key, Reactor};
 
-/// Few buffers, so that two busy peers fill them in a turn: the kernel lets one receive fill up to 32 before the next.
+/// Few buffers, so that two busy peers fill them in a turn: the kernel lets one receive fill up to 32 before
+/// the next.
 const BUFFERS: u16 = 64;
 
 const FLOODERS: usize = 40;

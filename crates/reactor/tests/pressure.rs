@@ -22,8 +22,8 @@ fn narrow(reactor: &mut Reactor<u64>) -> (Key, TcpStream) {
     (reactor.insert(server, 0).unwrap(), client)
 }
 
-/// A client whose window is small from its first packet on. Segments are then at most half of it, and a send that
-/// spans two of them can end between them.
+/// A client whose window is small from its first packet on. Segments are then at most half of it, and a send
+/// that spans two of them can end between them.
 fn shallow(reactor: &mut Reactor<u64>) -> (Key, TcpStream) {
     let listener = listener();
     let client = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();

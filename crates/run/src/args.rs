@@ -14,37 +14,39 @@ const USAGE: &str = "monolock run [FLAGS] [--] NAME -- CMD [ARGUMENTS]
 
 /// Runs a command for as long as a lock is held.
 ///
-/// Waits in the lock's queue, then runs CMD with the lock's name in MONOLOCK_LOCK and the fencing token of this grant in
-/// MONOLOCK_TOKEN. If the claim is lost, CMD and all that descends from it get SIGTERM, and SIGKILL in time to be dead
-/// 0.9 × lease after the claim's last confirmation. What CMD leaves running when it ends gets SIGTERM, and SIGKILL a second
-/// later; then the lock is released. That includes who left CMD's process group (setsid, timeout, a daemon): what is to
-/// outlive CMD is started by the service manager. What cannot be stopped (another user's, or stuck in the kernel) is named.
+/// Waits in the lock's queue, then runs CMD with the lock's name in MONOLOCK_LOCK and the fencing token of
+/// this grant in MONOLOCK_TOKEN. If the claim is lost, CMD and all that descends from it get SIGTERM, and
+/// SIGKILL in time to be dead 0.9 × lease after the claim's last confirmation. What CMD leaves running when
+/// it ends gets SIGTERM, and SIGKILL a second later; then the lock is released. That includes who left CMD's
+/// process group (setsid, timeout, a daemon): what is to outlive CMD is started by the service manager. What
+/// cannot be stopped (another user's, or stuck in the kernel) is named.
 ///
-/// While it waits, it connects again when the server restarts or cannot be reached: after 0.1 s at first, 5 s at
-/// last, at the end of the queue. It goes on until --wait is over, or without it for ever; a refusal for good and a
-/// kick by an administrator end it. A lock that is held does not outlive its connection: a restart of the server stops
-/// CMD (status 74).
+/// While it waits, it connects again when the server restarts or cannot be reached: after 0.1 s at first, 5 s
+/// at last, at the end of the queue. It goes on until --wait is over, or without it for ever; a refusal for
+/// good and a kick by an administrator end it. A lock that is held does not outlive its connection: a restart
+/// of the server stops CMD (status 74).
 ///
 /// At a terminal it tells what it waits for. Elsewhere it only says what is wrong; -v says everything.
 ///
-/// At a terminal CMD belongs to the shell's job, as if it had been started alone: it may read the terminal, and Ctrl-C,
-/// Ctrl-Z, fg and bg reach it. A stopped CMD keeps the lock, and a line says so. A stopped job that still waits keeps its place;
-/// a turn that comes meanwhile goes to the next in the line. Elsewhere CMD has a process group of its own.
+/// At a terminal CMD belongs to the shell's job, as if it had been started alone: it may read the terminal,
+/// and Ctrl-C, Ctrl-Z, fg and bg reach it. A stopped CMD keeps the lock, and a line says so. A stopped job
+/// that still waits keeps its place; a turn that comes meanwhile goes to the next in the line. Elsewhere CMD
+/// has a process group of its own.
 ///
-/// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to CMD's group; while waiting they end the wait. CMD starts with
-/// the signals blocked and ignored that it would have alone.
+/// Signals (HUP, INT, QUIT, TERM, USR1, USR2, ALRM) are forwarded to CMD's group; while waiting they end the
+/// wait. CMD starts with the signals blocked and ignored that it would have alone.
 ///
-/// A second process (`monolock run-guardian`) stops CMD when `monolock run` is stopped or late, and kills all at once when
-/// `monolock run` is killed; who left CMD's group, and at a terminal everybody but CMD itself, is then known by the two variables
-/// alone. If the guardian is killed, `monolock run` stops CMD (status 70). If both are, the kernel kills CMD itself; children of
-/// CMD go on.
+/// A second process (`monolock run-guardian`) stops CMD when `monolock run` is stopped or late, and kills all
+/// at once when `monolock run` is killed; who left CMD's group, and at a terminal everybody but CMD itself,
+/// is then known by the two variables alone. If the guardian is killed, `monolock run` stops CMD (status 70).
+/// If both are, the kernel kills CMD itself; children of CMD go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = status::HELP, override_usage = USAGE)]
 pub struct RunArgs {
     #[command(flatten)]
     pub(super) flags: Flags<Run>,
-    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be reached
-    /// at its end. 0 is --try.
+    /// Give up, with status 75, when the lock was not acquired in this time; with 69 if the server cannot be
+    /// reached at its end. 0 is --try.
     #[arg(short, long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "try_once")]
     pub(super) wait: Option<Duration>,
     /// Give up at once, with status 75, when the lock is held; with 69 if the server cannot be reached.

@@ -1,11 +1,11 @@
 //! The front: what a shell has as its job while the *keeper*, its child, does the work.
 //!
-//! A job at a terminal is stopped and continued as its user pleases, and a claim must be kept meanwhile. So at a terminal the
-//! process that the shell started only tells the keeper what signals it gets, and ends as the keeper ends. It stops and goes on
-//! like any program. The command is in the front's process group, as if it had been started without us: it may read the
-//! terminal where the job may, and Ctrl-C, Ctrl-Z, `fg` and `bg` reach it. Where there is no terminal, there is no front,
-//! unless the process had children when it began (`exec monolock run` in a script): they stay the front's, and the keeper's are
-//! the command's.
+//! A job at a terminal is stopped and continued as its user pleases, and a claim must be kept meanwhile. So
+//! at a terminal the process that the shell started only tells the keeper what signals it gets, and ends as
+//! the keeper ends. It stops and goes on like any program. The command is in the front's process group, as if
+//! it had been started without us: it may read the terminal where the job may, and Ctrl-C, Ctrl-Z, `fg` and
+//! `bg` reach it. Where there is no terminal, there is no front, unless the process had children when it
+//! began (`exec monolock run` in a script): they stay the front's, and the keeper's are the command's.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -57,8 +57,8 @@ impl Terminal {
         Some(Self { device, modes })
     }
 
-    /// As a shell does for a program that was killed: an editor leaves it raw, and one that made a group of its own
-    /// leaves it to that.
+    /// As a shell does for a program that was killed: an editor leaves it raw, and one that made a group of
+    /// its own leaves it to that.
     fn restore(&self) {
         let (foreground, own) = (tcgetpgrp(&self.device).ok(), members::own_group());
         if foreground != own {
@@ -195,7 +195,8 @@ fn reap(keeper: &mut Child) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// Ends as the command did at Ctrl-C: a script that runs us ends then too, if it sees that the signal killed us.
+/// Ends as the command did at Ctrl-C: a script that runs us ends then too, if it sees that the signal killed
+/// us.
 fn end_like(ended: ExitStatus, got: &[i32]) -> ExitCode {
     let code = status::of_command(ended);
     if let Some(signal) = ended.signal().filter(|signal| !got.contains(signal)) {

@@ -11,7 +11,8 @@ use super::kin::Kin;
 use super::members::{self, Process};
 use super::starter::{Begun, Line};
 
-/// A command and all that came from it. Its number stays its own: the leader is not reaped before [`Group::release`].
+/// A command and all that came from it. Its number stays its own: the leader is not reaped before
+/// [`Group::release`].
 #[derive(Debug)]
 pub(crate) struct Group {
     id: Pid,
@@ -200,7 +201,8 @@ mod tests {
         let mut group = Group::led_by(leader, Line::to_nobody(), Kin::new(id, Some(id), None, None));
         let id = id.as_raw_pid();
         let join = || Command::new("cat").process_group(id).stdin(Stdio::piped()).spawn().unwrap();
-        // A zombie of ours keeps the number in use, so that a later process can stand for somebody else's group.
+        // A zombie of ours keeps the number in use, so that a later process can stand for somebody else's
+        // group.
         let mut zombie = join();
         group.kill();
         wait_for(|| group.try_end().is_some_and(|ended| ended.signal() == Some(9)));

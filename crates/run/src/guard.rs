@@ -50,9 +50,9 @@ pub(crate) enum GuardianEnd {
 }
 
 impl Guard {
-    /// Starts a guardian of a command, which lets the command's starter go, over this line, once it is ready. It holds the
-    /// connection open until the command is gone: when `monolock run` is killed, the kernel would close it, and the lock would
-    /// move while the guardian is still killing.
+    /// Starts a guardian of a command, which lets the command's starter go, over this line, once it is ready.
+    /// It holds the connection open until the command is gone: when `monolock run` is killed, the kernel
+    /// would close it, and the lock would move while the guardian is still killing.
     pub(crate) fn spawn(
         guarded: &Command<'_>,
         line: OwnedFd,

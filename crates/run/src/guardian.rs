@@ -1,8 +1,8 @@
 //! The guardian: a process that stops the command when `monolock run`, its keeper, does not.
 //!
-//! It knows the command and a deadline on CLOCK_BOOTTIME, which the keeper moves on with every confirmation of the claim.
-//! [`Vigil`] decides. The group's number is safe to signal: the keeper does not reap the group's leader before its guardian has
-//! left.
+//! It knows the command and a deadline on CLOCK_BOOTTIME, which the keeper moves on with every confirmation
+//! of the claim. [`Vigil`] decides. The group's number is safe to signal: the keeper does not reap the
+//! group's leader before its guardian has left.
 
 use std::fs::File;
 use std::io;
@@ -35,7 +35,8 @@ const ORDERS_MAX: usize = 64;
 /// How often a group that was killed is looked at, as by `monolock run`.
 const KILLED_LOOK_NS: u64 = 5_000_000;
 
-/// How often a group whose leader has ended is looked at while `monolock run`, which should be doing it, may be stopped.
+/// How often a group whose leader has ended is looked at while `monolock run`, which should be doing it, may
+/// be stopped.
 const LEFT_OVER_LOOK_NS: u64 = 100_000_000;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -63,8 +64,8 @@ pub(crate) fn verdict(code: i32) -> Option<Verdict> {
     }
 }
 
-/// The guardian itself: orders come from standard input, standard output is the line to the starter, and standard error is
-/// the connection to the server, which is only held open.
+/// The guardian itself: orders come from standard input, standard output is the line to the starter, and
+/// standard error is the connection to the server, which is only held open.
 pub fn guard(args: &GuardianArgs) -> ExitCode {
     // Its words would reach the server.
     std::panic::set_hook(Box::new(|_| {}));
@@ -90,7 +91,8 @@ struct Guardian {
 
 impl Guardian {
     fn new(args: &GuardianArgs) -> io::Result<Self> {
-        // Whoever sends a signal to all processes of a service means the command. Blocked before already, by `monolock run`.
+        // Whoever sends a signal to all processes of a service means the command. Blocked before already, by
+        // `monolock run`.
         SigSet::all().thread_block()?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // The leader is gone only where `monolock run` is too.

@@ -1,4 +1,5 @@
-//! The keeper: it has the connection, waits for the lock, has the command started, and keeps it for as long as the claim lives.
+//! The keeper: it has the connection, waits for the lock, has the command started, and keeps it for as long
+//! as the claim lives.
 //!
 //! Until the lock is held, [`queue`](super::queue) decides and [`acquire`](super::acquire) does. From then on
 //! [`watch`](super::watch) decides, and [`Runner`] does.
@@ -31,11 +32,12 @@ use super::watch::{Step, Watch};
 use super::words::Subject;
 use threads::runtime;
 
-/// How often it is asked who is left of a command that has ended or was killed. Nothing else reports that, and a look
-/// at /proc takes some 0.6 ms on a machine with 90 processes.
+/// How often it is asked who is left of a command that has ended or was killed. Nothing else reports that,
+/// and a look at /proc takes some 0.6 ms on a machine with 90 processes.
 const GROUP_POLL: Duration = Duration::from_millis(5);
 
-/// The guardian is told of new confirmations this many times a lease, which is four times as often as there is one.
+/// The guardian is told of new confirmations this many times a lease, which is four times as often as there
+/// is one.
 const TELL_DIVISOR: u64 = 16;
 
 /// Nothing runs yet that a blocked standard error could keep up.
@@ -265,7 +267,8 @@ impl Runner<'_> {
         if group.is_gone() { self.watch.gone(!matches!(group.begun(), Begun::No)) } else { step }
     }
 
-    /// The order makes it safe: the group exists but does nothing, the guardian knows it, the guardian lets it go.
+    /// The order makes it safe: the group exists but does nothing, the guardian knows it, the guardian lets
+    /// it go.
     async fn start(&mut self, token: Token) -> io::Result<Guarded> {
         let name = self.settings.acquire.name.as_str();
         set_child_subreaper(Some(getpid()))?;
@@ -301,8 +304,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The lock first, for whoever waits for it. The group's number is given back when the guardian has left and nobody
-    /// signals it any more.
+    /// The lock first, for whoever waits for it. The group's number is given back when the guardian has left
+    /// and nobody signals it any more.
     async fn finish(self, code: u8) -> u8 {
         let Self { mut guarded, connection, mut children, .. } = self;
         for process in guarded.iter_mut().flat_map(|guarded| guarded.group.left()) {

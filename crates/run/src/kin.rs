@@ -1,8 +1,10 @@
-//! The command's processes: those of its group, and those that left it (setsid, timeout(1)) and still descend from it.
+//! The command's processes: those of its group, and those that left it (setsid, timeout(1)) and still descend
+//! from it.
 //!
-//! `monolock run`, the *keeper*, is their subreaper: who loses its parent becomes the keeper's child. So they all descend
-//! from the keeper for as long as it lives, whatever they do. When it is killed, the guardian finds those who left the
-//! command's own group, or all where the command has none of its own, by what the command has in its environment.
+//! `monolock run`, the *keeper*, is their subreaper: who loses its parent becomes the keeper's child. So they
+//! all descend from the keeper for as long as it lives, whatever they do. When it is killed, the guardian
+//! finds those who left the command's own group, or all where the command has none of its own, by what the
+//! command has in its environment.
 
 use std::os::fd::OwnedFd;
 
@@ -23,7 +25,8 @@ pub(crate) const TOKEN_VARIABLE: &str = "MONOLOCK_TOKEN";
 #[derive(Debug)]
 pub(crate) struct Kin {
     leader: Pid,
-    /// Its number is the leader's, or that of the job that it shares: none where the job's has none in this namespace.
+    /// Its number is the leader's, or that of the job that it shares: none where the job's has none in this
+    /// namespace.
     group: Option<Pid>,
     /// The leader's process, whoever has its number. None where it is gone already.
     handle: Option<OwnedFd>,
@@ -89,8 +92,8 @@ impl Kin {
         }
     }
 
-    /// Asks the group to end by this signal, and to go on: who is stopped hears of it only then. Who left the group hears
-    /// of it from its parent, as from timeout(1), or by [`Kin::ask_orphans`].
+    /// Asks the group to end by this signal, and to go on: who is stopped hears of it only then. Who left the
+    /// group hears of it from its parent, as from timeout(1), or by [`Kin::ask_orphans`].
     pub(crate) fn ask(&mut self, by: Signal) {
         self.forward(by);
         self.forward(Signal::CONT);

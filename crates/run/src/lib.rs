@@ -4,22 +4,27 @@
 //!  shell ── front ········ the shell's job: stops and goes on as its user likes; only at a terminal
 //!             │ to_front, relay: signals it got, and that it goes on ▼ ▲ stop, restore the terminal
 //!           keeper ······· connection, claim, watch; never stops; subreaper of all below
-//!             ├── guardian   its own group, deaf to signals; told deadlines through a pipe; holds the connection open
+//!             ├── guardian   its own group, deaf to signals; told deadlines; holds the connection too
 //!             └── CMD ────── was the starter until the guardian let it go
 //!                   └── …    timeout, setsid, daemons: they descend from the keeper whatever they do
 //! ```
 //!
-//! | process | decides | does |
-//! | --- | --- | --- |
-//! | keeper, until the lock is held | `queue`: wait, try again, give up | `acquire`; `words`: what is said about it |
-//! | keeper, from then on | `watch`: when the command is stopped, and when all is over | `keeper`; `group`, `kin`, `members`: the command's processes; `guard`: its side of the guardian; `signals` |
-//! | guardian | `vigil`: when it stops the command in the keeper's place | `guardian`; `order`: what it is told |
-//! | front | | `front`; `relay`: which signals the command has had already |
-//! | starter | | `starter`: becomes CMD when it is let go |
+//! What decides and what does:
 //!
-//! `args`, `flags`, `settings`, `tls` and `status` are what the user gives and gets. The connection is kept until all of the command
-//! is gone: closing it makes the server pass the lock on. Nothing here writes to standard error itself, which may block; `voice`
-//! does. This crate never grants anything: the claim is `client`'s.
+//! - The keeper, until the lock is held: `queue` decides to wait, to try again or to give up; `acquire` does, and
+//!   `words` says.
+//! - The keeper, from then on: `watch` decides when the command is stopped and when all is over; `keeper` does.
+//!   `group`, `kin` and `members` are the command's processes, `guard` is its side of the guardian, `signals` what
+//!   it hears.
+//! - The guardian: `vigil` decides when it stops the command in the keeper's place; `guardian` does; `order` is what
+//!   it is told.
+//! - The front: `front` does; `relay` decides which signals the command has had already.
+//! - The starter: `starter` becomes CMD when it is let go.
+//!
+//! `args`, `flags`, `settings`, `tls` and `status` are what the user gives and gets. The connection is kept
+//! until all of the command is gone: closing it makes the server pass the lock on. Nothing here writes to
+//! standard error itself, which may block; `voice` does. This crate never grants anything: the claim is
+//! `client`'s.
 //!
 //! ```
 //! use clap::{Args, Command, FromArgMatches};
@@ -73,8 +78,8 @@ pub use guardian::{GuardianArgs, guard};
 pub use settings::RunSettings;
 pub use starter::{StarterArgs, start as start_command};
 
-/// Runs to the end; the status is CMD's, or one of those in [`status`]. `unknown_variables` are those of the environment that
-/// look like ours and are none.
+/// Runs to the end; the status is CMD's, or one of those in [`status`]. `unknown_variables` are those of the
+/// environment that look like ours and are none.
 pub fn run(settings: &RunSettings, unknown_variables: &[String]) -> ExitCode {
     if let Err(error) = std::fs::metadata(THIS_PROGRAM) {
         return keeper::cannot_start(&format!(

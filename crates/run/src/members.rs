@@ -16,8 +16,8 @@ pub(crate) struct Process {
     parent: Option<Pid>,
     pub group: Option<Pid>,
     is_zombie: bool,
-    /// In clock ticks since the system's start: with the number, it tells a process from every other one. Unknown for a child
-    /// of our own that /proc hides (its option hidepid).
+    /// In clock ticks since the system's start: with the number, it tells a process from every other one.
+    /// Unknown for a child of our own that /proc hides (its option hidepid).
     start: Option<u64>,
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn all() -> Option<Vec<Process>> {
     Some(processes.filter_map(|process| read(&process.path())).collect())
 }
 
-/// These, without zombies: where nobody reaps orphans (the first process of many containers), who was killed would
-/// otherwise never look dead.
+/// These, without zombies: where nobody reaps orphans (the first process of many containers), who was killed
+/// would otherwise never look dead.
 pub(crate) fn living(processes: impl IntoIterator<Item = Process>) -> impl Iterator<Item = Process> {
     processes.into_iter().filter(|process| !process.is_zombie)
 }
@@ -104,7 +104,8 @@ pub(crate) fn lives_in(group: Pid) -> bool {
     all().is_none_or(|all| living(all).any(|process| process.group == Some(group)))
 }
 
-/// Those that descend from one of the roots, the roots themselves not among them, and nobody by way of `except`.
+/// Those that descend from one of the roots, the roots themselves not among them, and nobody by way of
+/// `except`.
 pub(crate) fn descendants(all: &[Process], roots: &[Pid], except: Option<Pid>) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     let mut parents = roots.to_vec();
@@ -119,7 +120,8 @@ pub(crate) fn descendants(all: &[Process], roots: &[Pid], except: Option<Pid>) -
     found
 }
 
-/// Children of this process that live and that /proc hides from us: those that run as somebody else, under hidepid.
+/// Children of this process that live and that /proc hides from us: those that run as somebody else, under
+/// hidepid.
 pub(crate) fn hidden_children(seen: &[Process]) -> Vec<Process> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -147,7 +149,8 @@ fn read(directory: &Path) -> Option<Process> {
     parse(&fs::read(directory.join("stat")).ok()?)
 }
 
-/// Reads "pid (name) state parent group …", with the start as the 22nd; the name may hold anything, parentheses too.
+/// Reads "pid (name) state parent group …", with the start as the 22nd; the name may hold anything,
+/// parentheses too.
 fn parse(stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     let pid = stat.split(|&byte| byte == b' ').next()?;

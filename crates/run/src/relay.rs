@@ -1,19 +1,19 @@
 //! Whether a signal for the front is for the command too: decided without clock or process.
 //!
-//! At a terminal the command is in one group with the front and the keeper. Ctrl-C, a hang-up and a shell's `kill %1` reach all
-//! three; a `kill` of the front's number reaches the front alone, and is to be passed on. The keeper is the witness: what it
-//! heard too went to the whole group, and the command has it already.
+//! At a terminal the command is in one group with the front and the keeper. Ctrl-C, a hang-up and a shell's
+//! `kill %1` reach all three; a `kill` of the front's number reaches the front alone, and is to be passed on.
+//! The keeper is the witness: what it heard too went to the whole group, and the command has it already.
 //!
 //! Times are nanoseconds of CLOCK_BOOTTIME.
 
 use rustix::process::Signal;
 
-/// How much later than the front the keeper may hear what went to both: what a loaded machine takes to wake two processes. So
-/// much later the command has what is passed on, which no person notices.
+/// How much later than the front the keeper may hear what went to both: what a loaded machine takes to wake
+/// two processes. So much later the command has what is passed on, which no person notices.
 const WITNESS_NS_MAX: u64 = 100_000_000;
 
-/// How much earlier than the front the keeper may have heard it. A front may be slow to tell; a second signal of a kind that so
-/// soon was for the front alone is rare.
+/// How much earlier than the front the keeper may have heard it. A front may be slow to tell; a second signal
+/// of a kind that so soon was for the front alone is rare.
 const TOLD_NS_MAX: u64 = 500_000_000;
 
 /// Signals for the front of which it is not known yet whether they are for the command.

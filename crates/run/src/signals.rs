@@ -16,8 +16,8 @@ use super::relay::Relay;
 use super::to_front::{RESTORE, STOP, ToFront};
 use inherited::ParentsMask;
 
-/// What is forwarded to the command, or ends the wait: whatever people and supervisors send to make a program stop or
-/// do something.
+/// What is forwarded to the command, or ends the wait: whatever people and supervisors send to make a program
+/// stop or do something.
 pub(super) const FORWARDED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2, Signal::ALARM];
 
@@ -27,7 +27,8 @@ const STOPS: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 /// How much later than the command the front may stop by itself: Ctrl-Z stops both.
 const STOP_NS: u64 = 100_000_000;
 
-/// How long signals that came already are asked for: the least that tokio waits, whose clock counts milliseconds.
+/// How long signals that came already are asked for: the least that tokio waits, whose clock counts
+/// milliseconds.
 const MISSED_MAX: Duration = Duration::from_millis(1);
 
 /// What the parent meant for the command: its mask of blocked signals, and the signals that it ignores.
@@ -38,7 +39,8 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Keeps it for the command, and has the signals that we rely on come all the same. Before the first thread.
+    /// Keeps it for the command, and has the signals that we rely on come all the same. Before the first
+    /// thread.
     pub(crate) fn put_aside() -> io::Result<Self> {
         inherited::keep_children();
         let relied_on: Vec<Signal> = FORWARDED.into_iter().chain(STOPS).chain([Signal::CHILD]).collect();
@@ -78,7 +80,8 @@ enum Heard {
 impl Signals {
     /// Begins to catch them, on the current tokio runtime.
     ///
-    /// What was ignored when we were started (nohup, a shell's background job) stays ignored, for the command too.
+    /// What was ignored when we were started (nohup, a shell's background job) stays ignored, for the command
+    /// too.
     pub(crate) fn new(inherited: &Inherited, front: Option<ToFront>) -> io::Result<Self> {
         let caught = |number: Signal| signal(SignalKind::from_raw(number.as_raw()));
         let is_ignored = |number: &Signal| inherited.ignored.contains(number.as_raw());
@@ -89,8 +92,9 @@ impl Signals {
         Ok(Self { own, _stops: stops, front })
     }
 
-    /// From here on signals are the command's, which may have got them already, as it is in the job's group now. What came
-    /// before may have missed it, and is to be passed on: it does nothing yet that a second one could disturb.
+    /// From here on signals are the command's, which may have got them already, as it is in the job's group
+    /// now. What came before may have missed it, and is to be passed on: it does nothing yet that a second
+    /// one could disturb.
     pub(crate) async fn command_exists(&mut self) -> Vec<Signal> {
         let Some(front) = &mut self.front else { return Vec::new() };
         front.relay = Some(Relay::default());

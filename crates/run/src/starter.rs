@@ -1,7 +1,9 @@
-//! The command's start: its process exists, and its group is known and guarded, before it becomes the command.
+//! The command's start: its process exists, and its group is known and guarded, before it becomes the
+//! command.
 //!
-//! A starter is this program again, as the leader of the new group. It becomes the command once the guardian lets it
-//! go. exec may hang (it reads a file, and a file may be on a network that is gone): it hangs there and nowhere else.
+//! A starter is this program again, as the leader of the new group. It becomes the command once the guardian
+//! lets it go. exec may hang (it reads a file, and a file may be on a network that is gone): it hangs there
+//! and nowhere else.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};

@@ -14,8 +14,8 @@ pub(crate) use cli::exit::IO_ERROR as LOST;
 pub(crate) use cli::exit::NO_PERMISSION as REFUSED;
 /// The guardian ended before its work was done.
 pub(crate) use cli::exit::SOFTWARE as UNGUARDED;
-/// The lock was not free in time, an administrator ended the wait, or the server would not serve and there was no time or
-/// wish for another attempt. One may succeed, as lockf(1) has it.
+/// The lock was not free in time, an administrator ended the wait, or the server would not serve and there
+/// was no time or wish for another attempt. One may succeed, as lockf(1) has it.
 pub(crate) use cli::exit::TEMPORARY as NOT_ACQUIRED;
 /// No connection to the server, with no time or no wish for another attempt.
 pub(crate) use cli::exit::UNAVAILABLE as UNREACHABLE;

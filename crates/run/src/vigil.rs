@@ -5,8 +5,8 @@
 use super::order::{Deadlines, Order};
 use super::watch::KILLED_NS_MAX;
 
-/// `monolock run` asks the group to end as soon as its claim is lost. The guardian does it after this part of the time
-/// that is left then: a group that both asked would be asked twice.
+/// `monolock run` asks the group to end as soon as its claim is lost. The guardian does it after this part of
+/// the time that is left then: a group that both asked would be asked twice.
 const HEAD_START_DIVISOR: u64 = 4;
 
 /// What to do now.

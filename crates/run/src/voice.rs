@@ -1,7 +1,7 @@
 //! What `monolock run` says, to standard error: never in the way of what it does.
 //!
-//! The command has the same standard error, and may fill it up or outlive its reader. So one thread writes, and
-//! what it cannot write is dropped.
+//! The command has the same standard error, and may fill it up or outlive its reader. So one thread writes,
+//! and what it cannot write is dropped.
 
 use std::fmt::Arguments;
 use std::io::{self, Stderr, Write};
@@ -27,8 +27,8 @@ impl Voice {
     }
 }
 
-/// Standard error, written to also where a terminal stops a background job that writes (`stty tostop`): who is
-/// stopped kills nobody. The terminal asks the writing thread alone whether it blocks the signal.
+/// Standard error, written to also where a terminal stops a background job that writes (`stty tostop`): who
+/// is stopped kills nobody. The terminal asks the writing thread alone whether it blocks the signal.
 #[derive(Debug)]
 struct Unstopped(Stderr);
 

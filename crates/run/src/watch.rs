@@ -9,24 +9,25 @@ use rustix::process::Signal;
 use super::order::Deadlines;
 use super::status;
 
-/// The group is dead this many tenths of the lease after the last confirmation. The specification's number: the last
-/// tenth is for clocks that run apart.
+/// The group is dead this many tenths of the lease after the last confirmation. The specification's number:
+/// the last tenth is for clocks that run apart.
 const DEAD_TENTHS: u64 = 9;
 
-/// SIGKILL is sent this much before the group has to be dead, at most: what a loaded machine takes to wake us up and
-/// to end a process.
+/// SIGKILL is sent this much before the group has to be dead, at most: what a loaded machine takes to wake us
+/// up and to end a process.
 const KILL_MARGIN_NS_MAX: u64 = 50_000_000;
 
-/// The same as a part of the lease, for short leases: a hundredth, a tenth of the time between SIGTERM and death.
+/// The same as a part of the lease, for short leases: a hundredth, a tenth of the time between SIGTERM and
+/// death.
 const KILL_MARGIN_DIVISOR: u64 = 100;
 
-/// What the command leaves in its group may take this long to end by SIGTERM while the lock is still held: long
-/// enough for a shell's background job, short enough for whoever waits for the lock. A group that lost its guardian
-/// has as long.
+/// What the command leaves in its group may take this long to end by SIGTERM while the lock is still held:
+/// long enough for a shell's background job, short enough for whoever waits for the lock. A group that lost
+/// its guardian has as long.
 const LEFT_OVER_NS_MAX: u64 = 1_000_000_000;
 
-/// How long a killed group may take to be gone. What is left then is stuck in the kernel, belongs to somebody whom
-/// we may not signal, or is a zombie that nobody reaps; waiting on would not help.
+/// How long a killed group may take to be gone. What is left then is stuck in the kernel, belongs to somebody
+/// whom we may not signal, or is a zombie that nobody reaps; waiting on would not help.
 pub(super) const KILLED_NS_MAX: u64 = 1_000_000_000;
 
 /// What to do now.
@@ -69,7 +70,8 @@ enum Course {
 #[derive(Debug, Clone, Copy)]
 enum Outcome {
     Status(u8),
-    /// The claim was lost under the command. If that never began, it was lost while waiting, and this is told.
+    /// The claim was lost under the command. If that never began, it was lost while waiting, and this is
+    /// told.
     Lost {
         before_begun: u8,
     },
@@ -154,8 +156,8 @@ impl Watch {
         }
     }
 
-    /// The guardian had to stop the group by itself: for the command, the claim was lost. Whether the command had ended
-    /// before that, nobody knows.
+    /// The guardian had to stop the group by itself: for the command, the claim was lost. Whether the command
+    /// had ended before that, nobody knows.
     pub(crate) fn overruled(&mut self, now_ns: u64) -> Step {
         match self.course {
             Course::Running | Course::Stopping { .. } | Course::Killed { .. } => {

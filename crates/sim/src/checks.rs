@@ -1,7 +1,8 @@
 //! The promises, checked after every step.
 //!
-//! Of the server's decisions: [`locks::checker`], fed with what a server does on the wire. Of what clients believe, of the
-//! frames of a connection, of the gate, of the guarded resource and of waiting: here. The first fault is kept.
+//! Of the server's decisions: [`locks::checker`], fed with what a server does on the wire. Of what clients
+//! believe, of the frames of a connection, of the gate, of the guarded resource and of waiting: here. The
+//! first fault is kept.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +102,8 @@ impl Checks {
         self.violation.get_or_insert(Violation { rule, what });
     }
 
-    /// A server decided something, at this time of its monotonic clock. What it says after its address has moved, nobody hears.
+    /// A server decided something, at this time of its monotonic clock. What it says after its address has
+    /// moved, nobody hears.
     pub(crate) fn observe(&mut self, now_ns: u64, lock: LockOfLife, event: Event<ConnId>, is_heard: bool) {
         let (life, name) = lock;
         if let Err(violation) = self.checkers.entry(life).or_default().observe(now_ns, &name, event) {
@@ -127,8 +129,9 @@ impl Checks {
         self.tokens.iter().map(|(&life, &(_, last))| (last, life)).max().unwrap_or((Token(0), 0))
     }
 
-    /// Tokens are ordered as lives are, and not as grants: a shard that looked at its gate in time, and was then held up past
-    /// its deadline, grants with a token of its look, which the resource refuses as soon as the next life has granted.
+    /// Tokens are ordered as lives are, and not as grants: a shard that looked at its gate in time, and was
+    /// then held up past its deadline, grants with a token of its look, which the resource refuses as soon as
+    /// the next life has granted.
     fn check_order_of_lives(&mut self, life: usize, token: Token) {
         let before = self.tokens.range(..life).map(|(_, &(_, last))| last).max();
         let after = self.tokens.range(life + 1..).map(|(_, &(first, _))| first).min();
@@ -175,7 +178,8 @@ impl Checks {
         }
     }
 
-    /// A server expires a claim: `heard_ns` is when its last answered heartbeat came in, on the server's monotonic clock.
+    /// A server expires a claim: `heard_ns` is when its last answered heartbeat came in, on the server's
+    /// monotonic clock.
     pub(crate) fn expired(
         &mut self,
         conn: ConnId,

@@ -1,7 +1,8 @@
 //! The server hosts: which process is the active one, and how another becomes it.
 //!
-//! Without a standby a process that ends is started again. With one, the old active server is fenced before the other host's is
-//! promoted: it is dead, its gate's deadline has passed, it has shut down, or its address has moved.
+//! Without a standby a process that ends is started again. With one, the old active server is fenced before
+//! the other host's is promoted: it is dead, its gate's deadline has passed, it has shut down, or its address
+//! has moved.
 
 use locks::Gate;
 

@@ -1,9 +1,9 @@
 //! Deterministic simulation: the real lock table and real client claims over a virtual network and clock.
 //!
-//! One seed is one run: one thread, virtual time, no clock of the machine, no order that a hash decides. 3 to 6 clients claim 1 to
-//! 3 locks for 60 of their longest leases while faults strike; then comes a quiet time in which everybody must get a turn.
-//! After every step the promises are checked; the first broken one, or the first failed assertion of any code, ends
-//! the run, and its seed shows the same again with a trace.
+//! One seed is one run: one thread, virtual time, no clock of the machine, no order that a hash decides. 3 to
+//! 6 clients claim 1 to 3 locks for 60 of their longest leases while faults strike; then comes a quiet time
+//! in which everybody must get a turn. After every step the promises are checked; the first broken one, or
+//! the first failed assertion of any code, ends the run, and its seed shows the same again with a trace.
 //!
 //! ```text
 //! cargo run --release -p sim -- --seeds 2000 --jobs 2      many seeds (or --minutes 5)
@@ -16,7 +16,7 @@
 //! | part | |
 //! | --- | --- |
 //! | decisions of the server | real: `locks::Table`, one a shard, with a common `TokenSource` |
-//! | the shell around it | a model of the daemon's shard, step by step, that may be held up between any two steps |
+//! | the shell around it | a model of the daemon's shard, which may be held up between any two steps |
 //! | our client | real: `client::Claim`. The connection's driver is a model |
 //! | upstream's client | a model of its rules |
 //! | TCP | a model: order, splits, stalls, resets, kernels that give up, one-way partitions |
@@ -26,16 +26,17 @@
 //! # What is assumed
 //!
 //! - Clocks of hosts run at most 1.2 times apart in rate: 0.8 × lease bears 1.25. A planted fault takes 1.4.
-//! - A server that becomes active has a wall clock that is not behind that of the one before it, until its first grant. Within a
-//!   life it steps back as it likes.
-//! - Upstream's clients take part only where their rules can hold: equal rates, less than 0.2 × lease from the server's
-//!   stamp to their reading, or nothing at all. A planted fault lets them go elsewhere.
+//! - A server that becomes active has a wall clock that is not behind that of the one before it, until its
+//!   first grant. Within a life it steps back as it likes.
+//! - Upstream's clients take part only where their rules can hold: equal rates, less than 0.2 × lease from
+//!   the server's stamp to their reading, or nothing at all. A planted fault lets them go elsewhere.
 //! - After an administrator took a lock, its old holder may believe until it hears that.
 //! - What a server says after its address has moved, nobody hears; its tokens are not held against it.
-//! - Two claims of *different* lives of servers may believe at the same time: then the token decides, which is checked at
-//!   the guarded resource.
+//! - Two claims of *different* lives of servers may believe at the same time: then the token decides, which
+//!   is checked at the guarded resource.
 //!
-//! Back-pressure, TLS and the intake's checks are not here: the daemon's and the reactor's own tests have them.
+//! Back-pressure, TLS and the intake's checks are not here: the daemon's and the reactor's own tests have
+//! them.
 //!
 //! # Figures
 //!
@@ -53,7 +54,8 @@
 //! | faults, of 24 kinds | 2.4 million, 46 854 or more of each kind |
 //! | guarded writes refused for an old token | 2.3 million |
 //!
-//! Of 23 planted faults most are found in the first seeds, the hardest in a search of 513; `tests/planted.rs` has the number for each.
+//! Of 23 planted faults most are found in the first seeds, the hardest in a search of 513; `tests/planted.rs`
+//! has the number for each.
 #![forbid(unsafe_code)]
 
 mod agenda;

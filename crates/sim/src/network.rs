@@ -1,8 +1,9 @@
 //! Connections as TCP shows them: bytes in order or not at all, a stall, a reset, or a kernel that gives up.
 //!
-//! What is sent into a partition is held and arrives after it, or the sender's kernel gives up first and tells its process
-//! that the connection timed out; then the other side hears nothing, or a reset once it sends again. A way whose
-//! other direction is blocked delivers, but without acknowledgements its sender's kernel gives up too.
+//! What is sent into a partition is held and arrives after it, or the sender's kernel gives up first and
+//! tells its process that the connection timed out; then the other side hears nothing, or a reset once it
+//! sends again. A way whose other direction is blocked delivers, but without acknowledgements its sender's
+//! kernel gives up too.
 
 use std::collections::BTreeSet;
 
@@ -189,8 +190,8 @@ impl Core {
         self.agenda.plan(*until_ns, Happening::Heals { client, to });
     }
 
-    /// The end of a partition: what was held is sent again, unless the network is one in which only connections that
-    /// never stalled survive.
+    /// The end of a partition: what was held is sent again, unless the network is one in which only
+    /// connections that never stalled survive.
     pub(crate) fn heal(&mut self, client: usize, to: Side) {
         if self.network.is_blocked(client, to, self.now_ns) {
             return;

@@ -29,8 +29,8 @@ const GENTLE_LEASE_MS_MIN: u32 = 600;
 pub(crate) enum Climate {
     /// Any delay, any stop, clocks of different rates: for claims of ours alone.
     Rough,
-    /// What upstream's rules bear: equal rates, a delay below 0.2 × lease in each direction or none at all, and no
-    /// stop of its clients.
+    /// What upstream's rules bear: equal rates, a delay below 0.2 × lease in each direction or none at all,
+    /// and no stop of its clients.
     Gentle,
 }
 
@@ -92,7 +92,8 @@ impl Plan {
         let lease_ns = participants.iter().map(|one| one.lease.as_ns()).max().expect("at least three");
         let faults_end_ns = FAULTY_LEASES * lease_ns;
         let quiet_ns = faults_end_ns + AFTERMATH_LEASES * lease_ns;
-        // Each of the others may come first, work, and take half a lease to hand over; one of them may have died.
+        // Each of the others may come first, work, and take half a lease to hand over; one of them may have
+        // died.
         let turns = participants.len() as u64;
         let wait_ns_max = turns * (2 * QUIET_WORK_LEASES_MAX + 1) * lease_ns / 2 + 2 * lease_ns;
         Self {

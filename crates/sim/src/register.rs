@@ -1,4 +1,5 @@
-//! The resource behind a lock: it takes a write only with a token that is no older than the newest it has seen.
+//! The resource behind a lock: it takes a write only with a token that is no older than the newest it has
+//! seen.
 
 use protocol::Token;
 
@@ -12,7 +13,8 @@ pub(crate) struct Write {
     pub(crate) token: Token,
 }
 
-/// The resource of one lock, with what is needed to judge it: whose the newest grant is, whatever server made it.
+/// The resource of one lock, with what is needed to judge it: whose the newest grant is, whatever server made
+/// it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Register {
     newest_write: Option<(Token, ConnId)>,
@@ -29,7 +31,8 @@ impl Register {
     ///
     /// # Errors
     ///
-    /// Two claims wrote with one token, or the newest holder was turned away: tokens do not do what they are for.
+    /// Two claims wrote with one token, or the newest holder was turned away: tokens do not do what they are
+    /// for.
     pub(crate) fn hear(&mut self, write: Write) -> Result<bool, String> {
         let Write { conn, token, .. } = write;
         match self.newest_write {

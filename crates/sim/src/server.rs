@@ -48,7 +48,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Whether there are bytes that the shard has not seen. When it looks at leases only the kernel can have them.
+    /// Whether there are bytes that the shard has not seen. When it looks at leases only the kernel can have
+    /// them.
     pub(crate) fn has_unread(&self) -> bool {
         let mut queued = self.completed.iter().chain(&self.kernel);
         queued.any(|(_, it)| matches!(it, Segment::Bytes(_)))

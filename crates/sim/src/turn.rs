@@ -1,5 +1,6 @@
-//! A shard's turn, in the order of the daemon: look at the clocks and the gate once, apply what had come by then, look at leases,
-//! asking each overdue session's socket first, and only then submit: an enter brings more completions.
+//! A shard's turn, in the order of the daemon: look at the clocks and the gate once, apply what had come by
+//! then, look at leases, asking each overdue session's socket first, and only then submit: an enter brings
+//! more completions.
 //!
 //! A shard may be held up between any two of these.
 
@@ -21,7 +22,8 @@ const BUSY_NS_MAX: u64 = 500_000;
 /// How long a shard is now and then held up by itself, as by a page fault or another thread.
 const HOLD_NS_MAX: u64 = 1_000_000;
 
-/// How long after its lease a session is looked at: a tick of the wheel, and one more after a look that found unread input.
+/// How long after its lease a session is looked at: a tick of the wheel, and one more after a look that found
+/// unread input.
 const LATE_NS_MAX: u64 = 2 * LOOK_AGAIN_NS + 1;
 
 /// No shard sleeps longer than this part of the longest lease, so that it sees its gate close.
@@ -122,7 +124,8 @@ impl Process {
         hold_ns
     }
 
-    /// Takes from the kernel what has come by now. Not of every connection: one enter does not deliver everything.
+    /// Takes from the kernel what has come by now. Not of every connection: one enter does not deliver
+    /// everything.
     fn gather(&mut self, core: &mut Core, shard: usize) -> Vec<ConnId> {
         let mut ready: Vec<ConnId> = self.sockets.keys().copied().collect();
         ready.retain(|&conn| self.shard_of(core, conn) == shard);
@@ -357,7 +360,8 @@ impl Process {
         core.plan.is_flooded || self.sockets.iter().any(has_any)
     }
 
-    /// Leases were looked at: who is still overdue has unread input of its own, or was put off for that a moment ago.
+    /// Leases were looked at: who is still overdue has unread input of its own, or was put off for that a
+    /// moment ago.
     fn check_nobody_is_put_off(&self, core: &mut Core, shard: usize, turn: &Turn) {
         let (sessions, _) = self.shards[shard].table.sessions_from(0, u32::MAX);
         for (session, view) in sessions {

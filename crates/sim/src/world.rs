@@ -19,8 +19,8 @@ use crate::trace::{Trace, Tracing};
 /// Clocks begin up to so far from each other: 18 minutes.
 const CLOCK_OFFSET_NS_MAX: u64 = 1 << 40;
 
-/// Claims and conversations never end; a run that makes more steps than this stands still in virtual time. The longest
-/// ones make a tenth.
+/// Claims and conversations never end; a run that makes more steps than this stands still in virtual time.
+/// The longest ones make a tenth.
 const STEPS_MAX: u64 = 2_000_000;
 
 /// What everything shares.
@@ -45,8 +45,8 @@ impl Core {
         self.trace.note(self.now_ns, who, what);
     }
 
-    /// Until its first grant, a new active server's wall clock is behind neither the last token nor the last look of the old
-    /// one: what the protocol asks of operators. After that it may step back as it likes.
+    /// Until its first grant, a new active server's wall clock is behind neither the last token nor the last
+    /// look of the old one: what the protocol asks of operators. After that it may step back as it likes.
     pub(crate) fn keep_wall_clock_ahead(&mut self, host: usize, life: usize) {
         let (token, granted_in) = self.checks.last_token();
         if granted_in == life {

@@ -1,7 +1,8 @@
 //! Each planted fault is found, by the promise that it breaks.
 //!
-//! The two numbers are seeds. Each fault was searched for from 40 first seeds, 10 000 apart; the worst of these searches ran
-//! the first number of seeds. The test allows the second. A search is reproducible: it fails only after a change.
+//! The two numbers are seeds. Each fault was searched for from 40 first seeds, 10 000 apart; the worst of
+//! these searches ran the first number of seeds. The test allows the second. A search is reproducible: it
+//! fails only after a change.
 
 use sim::Rule::{
     self, Decision, Frames, Gate, HeardBeforeExpired, Liveness, NotPutOff, OneBeliever, Register, Tokens,

@@ -4,7 +4,8 @@
 
 use sim::{Figures, Sabotage, Tracing, run};
 
-/// Takes some seconds without optimisation; `cargo run --release -p sim -- --minutes 5 --jobs 2` runs many more.
+/// Takes some seconds without optimisation; `cargo run --release -p sim -- --minutes 5 --jobs 2` runs many
+/// more.
 const SEEDS: u64 = 100;
 
 /// Lines of a failed run.

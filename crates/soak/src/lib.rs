@@ -20,9 +20,9 @@
 //! | in the audit log one holder follows the other, and it agrees with what clients saw | server |
 //!
 //! Clients and registers of one machine share CLOCK_BOOTTIME, so the order of what they saw is known. What a
-//! client saw late is not held against anyone: only what cannot have happened otherwise is a [`Violation`]. The
-//! promises about time are the exception: on a machine that leaves its processes waiting for most of a lease,
-//! heartbeats are not answered in time, whoever is to blame.
+//! client saw late is not held against anyone: only what cannot have happened otherwise is a [`Violation`].
+//! The promises about time are the exception: on a machine that leaves its processes waiting for most of a
+//! lease, heartbeats are not answered in time, whoever is to blame.
 //!
 //! # What it never does
 //!

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-/// A folder with authorities, and with the certificates that they signed: `NAME.pem` and `NAME.key` each. `ca` is there from
-/// the start.
+/// A folder with authorities, and with the certificates that they signed: `NAME.pem` and `NAME.key` each.
+/// `ca` is there from the start.
 pub struct Certificates {
     folder: TempDir,
     /// Held while an authority signs: openssl keeps its list in one file, and tests run side by side.

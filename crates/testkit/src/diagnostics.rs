@@ -9,7 +9,8 @@ use tracing::subscriber::{self, DefaultGuard, NoSubscriber};
 /// What this thread logs, without times, for as long as the value lives.
 pub struct Diagnostics {
     log: Arc<Mutex<Vec<u8>>>,
-    /// While there is only one subscriber, a log statement that another thread reaches first is turned off for all.
+    /// While there is only one subscriber, a log statement that another thread reaches first is turned off
+    /// for all.
     _second: Dispatch,
     _guard: DefaultGuard,
 }

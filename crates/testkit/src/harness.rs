@@ -1,7 +1,7 @@
 //! The real server as a child process, and raw sockets as its clients.
 //!
-//! Whatever does not go as a test says panics, with the sentence that says what was expected. A tool that has to go on
-//! uses [`crate::process`].
+//! Whatever does not go as a test says panics, with the sentence that says what was expected. A tool that has
+//! to go on uses [`crate::process`].
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,4 +1,5 @@
-//! What tests of several crates share, and the tools that start servers. It is no dependency of anything that is installed.
+//! What tests of several crates share, and the tools that start servers. It is no dependency of anything that
+//! is installed.
 //!
 //! ```
 //! let diagnostics = testkit::diagnostics::Diagnostics::new();

@@ -1,9 +1,9 @@
 //! Threads for a process that may reach the limit of them.
 //!
-//! Where a unit (TasksMax), a user (RLIMIT_NPROC) or the machine has no more threads, none can be started: work that must go on
-//! then has its thread from the start. This crate says what to look at when one cannot be started, and gives work that may wait
-//! (for disks, for shards) a fixed number of threads and a bounded line before them. It never starts a thread later, and never
-//! lets a job's panic cost one.
+//! Where a unit (TasksMax), a user (RLIMIT_NPROC) or the machine has no more threads, none can be started:
+//! work that must go on then has its thread from the start. This crate says what to look at when one cannot
+//! be started, and gives work that may wait (for disks, for shards) a fixed number of threads and a bounded
+//! line before them. It never starts a thread later, and never lets a job's panic cost one.
 //!
 //! ```
 //! # let runtime = threads::runtime::current_thread().unwrap();

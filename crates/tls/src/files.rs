@@ -89,7 +89,8 @@ impl Certificate {
         leaf(&self.key).doubt(Side::Server, now_unix_s)
     }
 
-    /// Subject, names, validity and kind of key in one line, for people. Control characters in it are not escaped.
+    /// Subject, names, validity and kind of key in one line, for people. Control characters in it are not
+    /// escaped.
     pub fn description(&self) -> &str {
         &self.description
     }

@@ -13,10 +13,11 @@ pub(crate) const IDENTITY_BYTES_MAX: usize = 2048;
 const TAG_DNS_NAME: u32 = 2;
 const TAG_URI: u32 = 6;
 
-/// The identity in an end-entity certificate: its first URI, else its first DNS name, else its Common Name, else nothing.
+/// The identity in an end-entity certificate: its first URI, else its first DNS name, else its Common Name,
+/// else nothing.
 ///
-/// An authority that may vouch for certain names only (`is_constrained`) could write any Common Name: name constraints do
-/// not bind it. So it does not count there.
+/// An authority that may vouch for certain names only (`is_constrained`) could write any Common Name: name
+/// constraints do not bind it. So it does not count there.
 pub(super) fn identity(certificate: &[u8], is_constrained: bool) -> Result<&str, Fault> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| fault("it cannot be read"))?;
     let identity = match alternative_name(&certificate)? {

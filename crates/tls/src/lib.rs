@@ -1,8 +1,10 @@
-//! The server's side of TLS, without sockets: certificates from files, what the server offers, and the session of one connection.
+//! The server's side of TLS, without sockets: certificates from files, what the server offers, and the
+//! session of one connection.
 //!
-//! Bytes come in and go out through plain buffers, so intake and shards decide how they are carried. It decides whether a
-//! certificate is taken ([`Certificate`], [`ClientCa`]), who a client is, and when a session is over and whose fault that is
-//! ([`Fault`]). It knows no flag, no socket and no lock, and keeps nothing of a client beyond one record.
+//! Bytes come in and go out through plain buffers, so intake and shards decide how they are carried. It
+//! decides whether a certificate is taken ([`Certificate`], [`ClientCa`]), who a client is, and when a
+//! session is over and whose fault that is ([`Fault`]). It knows no flag, no socket and no lock, and keeps
+//! nothing of a client beyond one record.
 //!
 //! ```
 //! # let folder = std::env::temp_dir().join(format!("tls-example-{}", std::process::id()));
@@ -45,12 +47,13 @@ pub use fault::Fault;
 pub use files::{Certificate, ClientCa, FileError, FileOf};
 pub use session::Session;
 
-/// TLS 1.3 tickets sent after a handshake. A client of a lock server has one connection at a time, and each answer to a ticket
-/// brings a new one.
+/// TLS 1.3 tickets sent after a handshake. A client of a lock server has one connection at a time, and each
+/// answer to a ticket brings a new one.
 const TICKETS: usize = 1;
 
-/// The names of authorities that a client is told, so that one with several certificates can choose. With longer ones it is told none: TLS has room
-/// for 64 KB, and every connection would be sent them before it is known whose it is. The 150 authorities that systems trust take 15 KB.
+/// The names of authorities that a client is told, so that one with several certificates can choose. With
+/// longer ones it is told none: TLS has room for 64 KB, and every connection would be sent them before it is
+/// known whose it is. The 150 authorities that systems trust take 15 KB.
 const AUTHORITY_NAMES_BYTES_MAX: usize = 1 << 14;
 
 /// What the server offers to new connections: its certificate, and whom it asks for one. Cheap to clone.
@@ -80,7 +83,8 @@ struct Clients {
 pub struct SetupError(#[from] rustls::Error);
 
 impl Config {
-    /// TLS 1.2 and 1.3 with this certificate. With authorities, a client must show a certificate that one of them vouches for.
+    /// TLS 1.2 and 1.3 with this certificate. With authorities, a client must show a certificate that one of
+    /// them vouches for.
     pub fn new(certificate: &Certificate, authorities: Option<&ClientCa>) -> Result<Self, SetupError> {
         let provider = rustls::crypto::ring::default_provider();
         Self::with(certificate, authorities, provider, Arc::new(DefaultTimeProvider))

@@ -11,26 +11,29 @@ use rustls::{Error, HandshakeKind};
 
 use super::{Config, Fault, identity};
 
-/// The longest TLS 1.2 record: 5 bytes of header and 2^14 + 2048 of ciphertext (RFC 5246, 6.2.3). TLS 1.3's are shorter. No more is
-/// ever kept for a client, which also bounds its handshake messages: a chain of certificates is some KB long.
+/// The longest TLS 1.2 record: 5 bytes of header and 2^14 + 2048 of ciphertext (RFC 5246, 6.2.3). TLS 1.3's
+/// are shorter. No more is ever kept for a client, which also bounds its handshake messages: a chain of
+/// certificates is some KB long.
 const KEPT_BYTES_MAX: usize = 5 + (1 << 14) + 2048;
 
-/// The same once the handshake is over: no client of the protocol sends records of more than some 40 bytes. Sixteen KB of heartbeats would
-/// be answered with 147 KB, and thousands of clients could make the server keep both.
+/// The same once the handshake is over: no client of the protocol sends records of more than some 40 bytes.
+/// Sixteen KB of heartbeats would be answered with 147 KB, and thousands of clients could make the server
+/// keep both.
 const ESTABLISHED_KEPT_BYTES_MAX: usize = 2048;
 
 const _: () =
     assert!(pki::CHAIN_BYTES_MAX < KEPT_BYTES_MAX, "a client's chain that is not too long is heard out");
 
-/// The header of a record that is longer than any: rustls answers it with the alert decode_error (RFC 8446, 6.2), which is
-/// also right for other lengths that we do not take.
+/// The header of a record that is longer than any: rustls answers it with the alert decode_error (RFC 8446,
+/// 6.2), which is also right for other lengths that we do not take.
 const ENDLESS_RECORD: [u8; 5] = [22, 3, 3, 0xff, 0xff];
 
-/// Input up to this length is worked on without a buffer on the heap. A heartbeat's record is 23 bytes (TLS 1.3) to 30 bytes
-/// long; this is a dozen of them.
+/// Input up to this length is worked on without a buffer on the heap. A heartbeat's record is 23 bytes (TLS
+/// 1.3) to 30 bytes long; this is a dozen of them.
 const INPUT_ON_STACK_BYTES: usize = 384;
 
-/// What a record may add to its plaintext: header, explicit nonce, content type and tag (5 + 8 + 1 + 16), and then rounded up.
+/// What a record may add to its plaintext: header, explicit nonce, content type and tag (5 + 8 + 1 + 16), and
+/// then rounded up.
 const RECORD_OVERHEAD_BYTES: usize = 32;
 
 /// The longest plaintext in one record (RFC 8446, 5.1).
@@ -39,7 +42,8 @@ const RECORD_PLAINTEXT_BYTES_MAX: usize = 1 << 14;
 /// The server's end of a TLS session.
 pub struct Session {
     connection: UnbufferedServerConnection,
-    /// An incomplete record, or the records of an incomplete handshake message; nothing is allocated when there is none.
+    /// An incomplete record, or the records of an incomplete handshake message; nothing is allocated when
+    /// there is none.
     kept: Vec<u8>,
     /// What the handshake runs under; released when the client is known.
     unverified: Option<Config>,
@@ -77,13 +81,13 @@ impl Session {
         }
     }
 
-    /// Takes bytes as they came from the socket, and appends what they say and what must be sent because of them. Ignores them once
-    /// either side has closed.
+    /// Takes bytes as they came from the socket, and appends what they say and what must be sent because of
+    /// them. Ignores them once either side has closed.
     ///
     /// # Errors
     ///
-    /// The session is over, and nothing of these bytes is in `plaintext`. The alert that tells the client is in `output`, where
-    /// TLS has one.
+    /// The session is over, and nothing of these bytes is in `plaintext`. The alert that tells the client is
+    /// in `output`, where TLS has one.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -189,8 +193,8 @@ impl Session {
         }
     }
 
-    /// Looks at the certificates of a resumed session as if they came now: a ticket lives for hours, and proves only what was true
-    /// when it was made.
+    /// Looks at the certificates of a resumed session as if they came now: a ticket lives for hours, and
+    /// proves only what was true when it was made.
     fn verify_again(&mut self, output: &mut Vec<u8>) -> Result<(), Fault> {
         if self.connection.is_handshaking() {
             return Ok(());
@@ -215,7 +219,8 @@ impl Session {
     /// Appends what tells the client, and lets go of everything else.
     fn end(&mut self, fault: Fault, output: &mut Vec<u8>) {
         while self.connection.wants_write() {
-            // What waits to be sent comes before any look at input, and there must be no such look after a fault.
+            // What waits to be sent comes before any look at input, and there must be no such look after a
+            // fault.
             let Ok(ConnectionState::EncodeTlsData(mut message)) =
                 self.connection.process_tls_records(&mut []).state
             else {
@@ -228,7 +233,8 @@ impl Session {
         self.fault = Some(Box::new(fault));
     }
 
-    /// Appends the records that carry `plaintext`. Only after the handshake; nothing after a fault or a close_notify of ours.
+    /// Appends the records that carry `plaintext`. Only after the handshake; nothing after a fault or a
+    /// close_notify of ours.
     pub fn send(&mut self, plaintext: &[u8], output: &mut Vec<u8>) {
         debug_assert!(self.fault.is_some() || !self.is_handshaking());
         let records = plaintext.len().div_ceil(RECORD_PLAINTEXT_BYTES_MAX);
@@ -240,8 +246,8 @@ impl Session {
         }
     }
 
-    /// Appends the alert that says that we are done; what still comes is ignored then, since rustls could not answer it with
-    /// another alert. Nothing during the handshake, where there is nothing to close yet.
+    /// Appends the alert that says that we are done; what still comes is ignored then, since rustls could not
+    /// answer it with another alert. Nothing during the handshake, where there is nothing to close yet.
     pub fn close_notify(&mut self, output: &mut Vec<u8>) {
         let outcome =
             self.write(RECORD_OVERHEAD_BYTES, output, |traffic, room| traffic.queue_close_notify(room));
@@ -258,7 +264,8 @@ impl Session {
         if self.fault.is_some() || self.is_closed_by_us {
             return Ok(());
         }
-        // rustls may still refer to what is kept. There is no whole record in it, so that nothing is read here.
+        // rustls may still refer to what is kept. There is no whole record in it, so that nothing is read
+        // here.
         match self.connection.process_tls_records(&mut self.kept).state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                 append(output, room, |room| Ok(write(&mut traffic, room)?))

@@ -19,7 +19,8 @@ use audit::Peer;
 use httpd::Remote;
 use logging::seldom::Seldom;
 
-/// How long the shards are asked for one call. Measured: a million locks take half a second of table, and as much for their JSON.
+/// How long the shards are asked for one call. Measured: a million locks take half a second of table, and as
+/// much for their JSON.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// How often an action that was not done is logged: a script may try one in a loop.
@@ -144,7 +145,8 @@ fn config(settings: &ServeSettings, shards: usize) -> Config {
     }
 }
 
-/// `admin_api::Listing` on its way out: each lock takes its final form when it is written, since there may be a million.
+/// `admin_api::Listing` on its way out: each lock takes its final form when it is written, since there may be
+/// a million.
 #[derive(Serialize)]
 struct Listing<'a> {
     #[serde(serialize_with = "each_in_final_form")]

@@ -1,4 +1,5 @@
-//! Gathers locks from the shards, slice by slice: no shard is held up, and what stays there all the time is found.
+//! Gathers locks from the shards, slice by slice: no shard is held up, and what stays there all the time is
+//! found.
 //!
 //! A listing is no snapshot: each lock is as it was at one moment of the gathering, after the request came.
 
@@ -83,8 +84,8 @@ impl Gatherer<'_> {
 
     /// Locks of one shard whose queues are long.
     ///
-    /// The queues come first and the holders after them: a waiter that is granted meanwhile is found as a waiter, as the
-    /// holder, or as both, and then counts as the holder.
+    /// The queues come first and the holders after them: a waiter that is granted meanwhile is found as a
+    /// waiter, as the holder, or as both, and then counts as the holder.
     fn describe_long(
         &self,
         shard: usize,
@@ -142,7 +143,8 @@ impl Gatherer<'_> {
     }
 }
 
-/// Waiters that were collected in no order, in that of the queue; one that holds the lock by now waits no more.
+/// Waiters that were collected in no order, in that of the queue; one that holds the lock by now waits no
+/// more.
 fn in_order(mut waiters: Vec<SeenWaiter>, holder: Option<&SeenHolder>) -> Vec<SeenWaiter> {
     waiters.retain(|waiter| holder.is_none_or(|holder| holder.session != waiter.session));
     waiters.sort_unstable_by_key(|waiter| waiter.sequence);

@@ -1,7 +1,9 @@
-//! Keeps web pages out: a browser on this machine reaches the API, and must not drive it for a page from elsewhere.
+//! Keeps web pages out: a browser on this machine reaches the API, and must not drive it for a page from
+//! elsewhere.
 //!
-//! A page can send simple requests anywhere, and DNS rebinding lets it send any to an address under the page's own name. Both
-//! show in headers that a page cannot choose: `Host` names the page's host, `Origin` and `Sec-Fetch-Site` the page.
+//! A page can send simple requests anywhere, and DNS rebinding lets it send any to an address under the
+//! page's own name. Both show in headers that a page cannot choose: `Host` names the page's host, `Origin`
+//! and `Sec-Fetch-Site` the page.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

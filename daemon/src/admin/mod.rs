@@ -1,8 +1,9 @@
-//! The admin API: who holds and who waits, force-release and kick, as JSON over HTTP on TCP or on a Unix socket.
+//! The admin API: who holds and who waits, force-release and kick, as JSON over HTTP on TCP or on a Unix
+//! socket.
 //!
-//! The control thread only takes requests, looks at their headers and writes answers. All else happens on threads that may
-//! wait: asking the shards, matching names, writing JSON. There is no authentication: who reaches the address may use it;
-//! [`guard`] keeps web pages from reaching it through a browser.
+//! The control thread only takes requests, looks at their headers and writes answers. All else happens on
+//! threads that may wait: asking the shards, matching names, writing JSON. There is no authentication: who
+//! reaches the address may use it; [`guard`] keeps web pages from reaching it through a browser.
 
 mod answer;
 mod call;
@@ -39,8 +40,8 @@ use socket::SocketFile;
 pub(crate) use socket::{SocketError, has_server};
 use threads::Workers;
 
-/// Connections at once of each listener: people, scripts and a live view. With those of the ops endpoints they stay within the
-/// descriptors that are kept free of sessions.
+/// Connections at once of each listener: people, scripts and a live view. With those of the ops endpoints
+/// they stay within the descriptors that are kept free of sessions.
 const CONNECTIONS_MAX: usize = 12;
 
 /// How long a connection may last: a listing's time, and as long again to send it.
@@ -52,7 +53,8 @@ const THREADS: usize = 8;
 /// Calls that wait for a thread, also when their connections have gone.
 const WAITING_MAX: usize = 24;
 
-/// How long a listing waits for its turn. There is one at a time, since one of a million locks takes a third of a GB.
+/// How long a listing waits for its turn. There is one at a time, since one of a million locks takes a third
+/// of a GB.
 const LISTING_TURN_WAIT: Duration = Duration::from_secs(5);
 
 /// The running API. Its socket's file goes with it.
@@ -157,7 +159,8 @@ async fn handle(
     }
 }
 
-/// Of every answer. The last two keep a browser from handing it to a page that embeds it, which shows in no header of the request.
+/// Of every answer. The last two keep a browser from handing it to a page that embeds it, which shows in no
+/// header of the request.
 const HEADERS: [(header::HeaderName, &str); 3] = [
     (header::CONTENT_TYPE, "application/json"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

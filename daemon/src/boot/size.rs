@@ -9,8 +9,8 @@ use crate::shard;
 /// Descriptors of a shard: its ring and its waker.
 const DESCRIPTORS_A_SHARD: usize = 2;
 
-/// Descriptors of an intake thread: its ring, its runtime's epoll, eventfd and signal pipe, and a duplicate of each of usually one
-/// or two listeners.
+/// Descriptors of an intake thread: its ring, its runtime's epoll, eventfd and signal pipe, and a duplicate
+/// of each of usually one or two listeners.
 const DESCRIPTORS_AN_INTAKE: usize = 6;
 
 /// How many shards there are: one for each usable CPU, unless their number is set.

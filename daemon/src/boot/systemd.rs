@@ -1,6 +1,7 @@
 //! What a service manager is told (sd_notify(3)); without one, nothing.
 //!
-//! A thread of its own tells it: a manager that hangs takes no messages, and must not hold up signals and health checks.
+//! A thread of its own tells it: a manager that hangs takes no messages, and must not hold up signals and
+//! health checks.
 
 use std::ffi::OsStr;
 use std::io;

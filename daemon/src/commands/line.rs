@@ -94,8 +94,8 @@ pub(crate) enum Invocation {
 }
 
 impl Invocation {
-    /// What ps and pkill(1) call it, where it is no server: `pkill -HUP -x monolock` is for servers, and would end a run. Who
-    /// signals all of monolock (`pkill monolock`) means the front and not the keeper.
+    /// What ps and pkill(1) call it, where it is no server: `pkill -HUP -x monolock` is for servers, and
+    /// would end a run. Who signals all of monolock (`pkill monolock`) means the front and not the keeper.
     pub(crate) fn process_name(&self) -> Option<&'static CStr> {
         match self {
             Self::Serve(_) => None,
@@ -146,7 +146,8 @@ fn run_settings(
     RunSettings::read(args, variable).map(Box::new).map_err(Ending::Usage)
 }
 
-/// The arguments with each long flag of Go's style, `-flag` or `-flag=value`, in GNU style; only before a `--`.
+/// The arguments with each long flag of Go's style, `-flag` or `-flag=value`, in GNU style; only before a
+/// `--`.
 fn normalised(arguments: &[OsString]) -> Vec<OsString> {
     let mut cli = Cli::command();
     // Adds what clap makes itself: help and version.

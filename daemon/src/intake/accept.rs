@@ -18,8 +18,8 @@ use super::{Context, Listeners, setup};
 use crate::capacity::Place;
 use audit::Peer;
 
-/// How long accepting waits for descriptors or memory to come free before it tries again. Connections wait in the
-/// kernel's queue meanwhile.
+/// How long accepting waits for descriptors or memory to come free before it tries again. Connections wait in
+/// the kernel's queue meanwhile.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// Connections accepted from one listener before other tasks of the thread get their turn.
@@ -151,7 +151,8 @@ fn accept(listener: &Socket, context: &Context) -> Result<(Socket, Peer, Place),
                 | Errno::NETUNREACH
                 | Errno::TIMEDOUT,
             ) => Err(Failure::Connection),
-            // No descriptors or memory, and whatever a security policy says: the connection stays in the queue.
+            // No descriptors or memory, and whatever a security policy says: the connection stays in the
+            // queue.
             Err(errno) => Err(Failure::Later(errno.into())),
         };
     }

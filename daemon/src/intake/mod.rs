@@ -1,8 +1,8 @@
-//! The intake: connections are accepted, their first frame is read and checked, and they move to the shard that
-//! owns their lock's name.
+//! The intake: connections are accepted, their first frame is read and checked, and they move to the shard
+//! that owns their lock's name.
 //!
-//! Each thread runs tokio-uring and shares the listeners with the others. Set-up is long, bursty, asynchronous work; it never shares
-//! a loop with the heartbeats of sessions.
+//! Each thread runs tokio-uring and shares the listeners with the others. Set-up is long, bursty,
+//! asynchronous work; it never shares a loop with the heartbeats of sessions.
 
 mod accept;
 mod pending;
@@ -29,22 +29,24 @@ use logging::seldom::Seldom;
 /// Submission entries of an intake ring; one is used for each readiness poll between two submissions.
 const RING_ENTRIES: u32 = 1024;
 
-/// Completion entries of an intake ring: so many polls may complete at once before the kernel keeps the rest aside, which is slower
-/// and loses nothing.
+/// Completion entries of an intake ring: so many polls may complete at once before the kernel keeps the rest
+/// aside, which is slower and loses nothing.
 const RING_COMPLETIONS: u32 = 32_768;
 
-/// Refused connections that drain at a time; a further one is closed as soon as its ERROR is sent. A thousand refused clients a second
-/// are served, and refusals never take all places.
+/// Refused connections that drain at a time; a further one is closed as soon as its ERROR is sent. A thousand
+/// refused clients a second are served, and refusals never take all places.
 pub(crate) const DRAINING_MAX: usize = 1024;
 
-/// Connections in set-up at a time, over all threads: as many as the kernel queues by default (net.core.somaxconn). Each
-/// may hold some KB of TLS state, which makes some 40 MB.
+/// Connections in set-up at a time, over all threads: as many as the kernel queues by default
+/// (net.core.somaxconn). Each may hold some KB of TLS state, which makes some 40 MB.
 pub(crate) const PENDING_MAX: usize = 4096;
 
-/// How often each kind of refusal is logged at info: anybody may cause thousands a second. The others are logged at debug.
+/// How often each kind of refusal is logged at info: anybody may cause thousands a second. The others are
+/// logged at debug.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is logged that accepting waits. A server at its limit accepts, and waits again, with every session that leaves.
+/// How often it is logged that accepting waits. A server at its limit accepts, and waits again, with every
+/// session that leaves.
 const WAITS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a connection is accepted under. A reload makes a new one, for the connections after it.
@@ -177,12 +179,13 @@ impl Prepared {
 }
 
 impl Intake {
-    /// Closes the port at once, answers every connection still in set-up with `0x01`, and waits until all threads are done:
-    /// about [`reactor::DRAIN_MAX`] at most.
+    /// Closes the port at once, answers every connection still in set-up with `0x01`, and waits until all
+    /// threads are done: about [`reactor::DRAIN_MAX`] at most.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         for listener in self.listeners.iter() {
-            // Ends LISTEN whoever else has the socket open: clients are refused and do not queue at a server that goes.
+            // Ends LISTEN whoever else has the socket open: clients are refused and do not queue at a server
+            // that goes.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
         drop(self.listeners);

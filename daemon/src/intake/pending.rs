@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::socket::WeakSocket;
 
-/// How many of the oldest are asked whether they make room. Only one whose bytes wait for this thread does not, and then
-/// the ones behind it hardly do.
+/// How many of the oldest are asked whether they make room. Only one whose bytes wait for this thread does
+/// not, and then the ones behind it hardly do.
 const ASKED_MAX: usize = 16;
 
 /// All connections in set-up, in the order in which they came.
@@ -41,8 +41,9 @@ impl PendingList {
         Pending { number, list: Rc::clone(self) }
     }
 
-    /// Makes room for one more: where there is none, the oldest connection whose peer owes us the next bytes is shut down.
-    /// False if all are waiting for this thread: then it takes no more until it is done with one.
+    /// Makes room for one more: where there is none, the oldest connection whose peer owes us the next bytes
+    /// is shut down. False if all are waiting for this thread: then it takes no more until it is done with
+    /// one.
     pub(super) fn make_room(&self) -> bool {
         let mut sockets = self.sockets.borrow_mut();
         if sockets.len() < self.max {

@@ -137,8 +137,8 @@ fn admit(claim: Admitted, peer: Peer, admission: &Admission, context: &Context) 
     Err(Refusal::Code(ErrorCode::NOT_AUTHORIZED))
 }
 
-/// Sends the ERROR and closes in such a way that it arrives: a close with unread input makes Linux send RST, which can
-/// destroy what is in flight. So: send, shut the write side down, drain, close.
+/// Sends the ERROR and closes in such a way that it arrives: a close with unread input makes Linux send RST,
+/// which can destroy what is in flight. So: send, shut the write side down, drain, close.
 async fn refuse(stream: &mut Stream, peer: Peer, code: ErrorCode, context: &Context) {
     if stream.is_handshaking() {
         return debug!(remote_addr = %peer, %code, "closed in the middle of its TLS handshake");

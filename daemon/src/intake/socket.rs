@@ -1,7 +1,7 @@
 //! A socket during connection set-up: readiness from tokio-uring, bytes through plain system calls.
 //!
-//! The descriptor must leave this loop for a shard, and an io_uring read that is dropped in flight is not cancelled
-//! and takes its bytes with it. A readiness poll takes nothing: dropped or late, it harms no one.
+//! The descriptor must leave this loop for a shard, and an io_uring read that is dropped in flight is not
+//! cancelled and takes its bytes with it. A readiness poll takes nothing: dropped or late, it harms no one.
 
 use std::io;
 use std::net::Shutdown;

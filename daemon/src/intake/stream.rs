@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::socket::{Socket, WeakSocket};
 use crate::settings::TLS_CLIENT_CA;
 
-/// Read at once of what comes in the clear: room for the longest ACQUIRE and for some heartbeats that come glued to it.
+/// Read at once of what comes in the clear: room for the longest ACQUIRE and for some heartbeats that come
+/// glued to it.
 const READ_BYTES: usize = 320;
 
 const _: () = assert!(READ_BYTES >= protocol::ACQUIRE_BYTES_MAX);
@@ -75,7 +76,8 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Whether the peer has sent anything. One that has not, as a probe of the port, has failed nothing, however it ends.
+    /// Whether the peer has sent anything. One that has not, as a probe of the port, has failed nothing,
+    /// however it ends.
     pub(super) fn has_spoken(&self) -> bool {
         self.has_spoken
     }

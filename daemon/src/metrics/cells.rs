@@ -75,7 +75,8 @@ impl Cells {
     pub(crate) fn observe(&mut self, quantity: Quantity, ns: u64, samples: u64) {
         let at = bucket_at(quantity, quantity.bounds_ns().partition_point(|&bound_ns| bound_ns < ns));
         self.0[at] += samples;
-        // 584 years of summed waiting may be reached by many waiters; a sum that stands still is better than a panic.
+        // 584 years of summed waiting may be reached by many waiters; a sum that stands still is better than
+        // a panic.
         self.0[at + 1] = self.0[at + 1].saturating_add(ns.saturating_mul(samples));
     }
 

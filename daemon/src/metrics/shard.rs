@@ -8,12 +8,12 @@ use protocol::ErrorCode;
 use super::cells::{CELLS, Cells};
 use super::names::{Count, Level, Quantity};
 
-/// How far the published numbers may lag a shard's own: a fifth of the 100 ms that metrics may lag the truth, and so
-/// seldom that copying costs nothing.
+/// How far the published numbers may lag a shard's own: a fifth of the 100 ms that metrics may lag the truth,
+/// and so seldom that copying costs nothing.
 const PUBLISH_INTERVAL_NS: u64 = 20_000_000;
 
-/// Attempts to read a shard's numbers while it writes. The writer is inside for under a microsecond, unless it was
-/// preempted there: then waiting is of no use.
+/// Attempts to read a shard's numbers while it writes. The writer is inside for under a microsecond, unless
+/// it was preempted there: then waiting is of no use.
 const READ_ATTEMPTS: usize = 8;
 
 /// When the parts of a shard's turn were done. CLOCK_MONOTONIC, ns.
@@ -86,7 +86,8 @@ impl ShardCounters {
         self.turn_ended_ns = ended_ns;
     }
 
-    /// Publishes the turn that [`finish_turn`](Self::finish_turn) closed: its time always, the numbers when they are due.
+    /// Publishes the turn that [`finish_turn`](Self::finish_turn) closed: its time always, the numbers when
+    /// they are due.
     pub(crate) fn publish_if_due(&mut self, published: &Published) {
         if self.turn_ended_ns.saturating_sub(self.published_ns) >= PUBLISH_INTERVAL_NS {
             self.publish(published, self.turn_ended_ns);
@@ -109,8 +110,8 @@ impl ShardCounters {
     }
 }
 
-/// What one shard lets others see. Only that shard writes it; alignment keeps it off other shards' cache lines
-/// (128: the adjacent-line prefetcher fetches pairs).
+/// What one shard lets others see. Only that shard writes it; alignment keeps it off other shards' cache
+/// lines (128: the adjacent-line prefetcher fetches pairs).
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Published {
@@ -152,7 +153,8 @@ impl Published {
         self.version.store(version + 2, Ordering::Release);
     }
 
-    /// The numbers of one publication; `None` when the shard was always found writing: keep the previous ones.
+    /// The numbers of one publication; `None` when the shard was always found writing: keep the previous
+    /// ones.
     pub(crate) fn read(&self) -> Option<Cells> {
         for _ in 0..READ_ATTEMPTS {
             let version = self.version.load(Ordering::Acquire);

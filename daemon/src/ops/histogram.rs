@@ -1,7 +1,7 @@
 //! Histograms in the Prometheus text format.
 //!
-//! The recorder of `metrics-exporter-prometheus` takes histogram samples one by one. The shards have counted theirs
-//! into buckets already, a million a second at times; those buckets are written out as they stand.
+//! The recorder of `metrics-exporter-prometheus` takes histogram samples one by one. The shards have counted
+//! theirs into buckets already, a million a second at times; those buckets are written out as they stand.
 
 use std::fmt::{self, Write};
 

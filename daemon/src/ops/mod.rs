@@ -27,11 +27,12 @@ use threads::Workers;
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How long a connection may last. A scrape takes milliseconds; Prometheus itself gives up after 10 s by default.
+/// How long a connection may last. A scrape takes milliseconds; Prometheus itself gives up after 10 s by
+/// default.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Connections at once of each listener: more than probes and scrapes need, well inside the descriptors that are kept free of
-/// sessions.
+/// Connections at once of each listener: more than probes and scrapes need, well inside the descriptors that
+/// are kept free of sessions.
 const CONNECTIONS_MAX: usize = 16;
 
 /// Scrapes that may wait for the one under way, which takes milliseconds: as many as a listener has

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How long a shard's loop may go without a turn before it counts as hung. Five of the longest sleeps of a healthy one.
+/// How long a shard's loop may go without a turn before it counts as hung. Five of the longest sleeps of a
+/// healthy one.
 const STALL_NS_MAX: u64 = 1_000_000_000;
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -33,8 +34,8 @@ impl Lifecycle {
     }
 }
 
-/// Why the instance should receive no traffic, one line for each failing check; empty when it should. `beats_ns` are the
-/// ends of the shards' last turns. Times are CLOCK_MONOTONIC.
+/// Why the instance should receive no traffic, one line for each failing check; empty when it should.
+/// `beats_ns` are the ends of the shards' last turns. Times are CLOCK_MONOTONIC.
 pub(super) fn failing_checks(now_ns: u64, phase: Phase, beats_ns: impl Iterator<Item = u64>) -> Vec<String> {
     let mut failing = Vec::new();
     match phase {

@@ -43,7 +43,8 @@ pub(crate) struct ServeSettings {
     pub(crate) tls: Option<TlsSettings>,
     /// The path of the audit log, or `-` for standard output; none when off.
     pub(crate) audit_log: Option<String>,
-    /// The limit for one read of a started frame, for one write, and for the first frame after accept. Positive.
+    /// The limit for one read of a started frame, for one write, and for the first frame after accept.
+    /// Positive.
     pub(crate) io_timeout: Duration,
     pub(crate) log_level: LogLevel,
     pub(crate) log_format: LogFormat,

@@ -1,4 +1,5 @@
-//! The shards: one pinned thread each, with a ring, a lock table, and all sessions of the locks whose names fall to it.
+//! The shards: one pinned thread each, with a ring, a lock table, and all sessions of the locks whose names
+//! fall to it.
 //!
 //! A connection reaches its shard once, through the inbox, and stays. Nothing else crosses between shards, so
 //! a heartbeat touches one core, one ring and one session.
@@ -124,7 +125,8 @@ impl Threads {
         }
     }
 
-    /// Waits until every shard has ended its sessions. Only after the gate was shut and the last [`Shards`] dropped.
+    /// Waits until every shard has ended its sessions. Only after the gate was shut and the last [`Shards`]
+    /// dropped.
     pub(crate) async fn ended(self) {
         self.wake();
         for thread in self.threads {

@@ -1,7 +1,9 @@
-//! Questions of the admin API to the shards: few may wait, none for long, and each costs its shard a bounded time.
+//! Questions of the admin API to the shards: few may wait, none for long, and each costs its shard a bounded
+//! time.
 //!
-//! A shard answers one question a turn, after it has answered its clients. So heartbeats never wait for more than one slice; and
-//! what a client has been told is what the API shows: the reply came from the same thread, before the question was taken.
+//! A shard answers one question a turn, after it has answered its clients. So heartbeats never wait for more
+//! than one slice; and what a client has been told is what the API shows: the reply came from the same
+//! thread, before the question was taken.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,14 +19,16 @@ use reactor::Waker;
 use super::owners::Owners;
 use super::seen::{Described, NotReleased, SeenHolder, SeenWaiter, Slice};
 
-/// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the shard hangs and
-/// its askers have given up.
+/// Questions that may wait for one shard. Each call of the API asks one at a time, so more come only when the
+/// shard hangs and its askers have given up.
 const WAITING_MAX: usize = 64;
 
-/// How long a question waits to be taken: five times as long as a shard may go without a turn before it counts as hung.
+/// How long a question waits to be taken: five times as long as a shard may go without a turn before it
+/// counts as hung.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a shard can be asked, and what it can be told to do. It does all of it in one place: `Worker::answer`.
+/// What a shard can be asked, and what it can be told to do. It does all of it in one place:
+/// `Worker::answer`.
 pub(super) enum Question {
     /// How many sessions and locks there are.
     Counts(Reply<Counts>),
@@ -63,8 +67,8 @@ impl Asked {
     }
 }
 
-/// Passed once: by the shard that takes a question or by the asker that gives up, so that an action that failed is not done
-/// after all.
+/// Passed once: by the shard that takes a question or by the asker that gives up, so that an action that
+/// failed is not done after all.
 #[derive(Debug, Clone, Default)]
 struct Once(Arc<AtomicBool>);
 
@@ -127,8 +131,8 @@ impl Questions {
         self.ask(shard, |reply| Question::Names { from, reply })
     }
 
-    /// What there is to see of locks of one shard, in their order. Stops early, but not before the first, when there is much
-    /// to see: then the answer is shorter than `names`.
+    /// What there is to see of locks of one shard, in their order. Stops early, but not before the first,
+    /// when there is much to see: then the answer is shorter than `names`.
     pub(crate) fn describe(&self, shard: usize, names: Vec<Arc<str>>) -> Result<Vec<Described>, NoAnswer> {
         self.ask(shard, |reply| Question::Describe { names, reply })
     }

@@ -10,7 +10,8 @@ use reactor::Key;
 use super::seen::Who;
 use super::wire::Wire;
 
-/// The audit log's producer, and who the sessions belong to whose connection is gone while their lock is reserved.
+/// The audit log's producer, and who the sessions belong to whose connection is gone while their lock is
+/// reserved.
 pub(super) struct Trail {
     audit: Option<Recorder>,
     given_up: HashMap<SessionId, Who>,

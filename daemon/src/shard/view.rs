@@ -14,7 +14,8 @@ use crate::clock::WallClock;
 /// Slots that one answer looks at: measured 13 µs for a million locks or waiters, 30 µs in the worst percent.
 const SLOTS_MAX: u32 = 1024;
 
-/// Sessions that one answer describes, or a few more: each is looked up here and there, measured 0.3 µs for each of a million.
+/// Sessions that one answer describes, or a few more: each is looked up here and there, measured 0.3 µs for
+/// each of a million.
 const DESCRIBED_MAX: usize = 256;
 
 /// Waiters that are described with their lock. A longer queue is collected by slices.

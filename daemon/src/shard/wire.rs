@@ -17,7 +17,8 @@ use super::seen::Who;
 /// What the shard knows of a connection besides its socket.
 #[derive(Debug)]
 struct Line {
-    /// Set as soon as the lock table has taken the claim, before anything that comes over the connection is looked at.
+    /// Set as soon as the lock table has taken the claim, before anything that comes over the connection is
+    /// looked at.
     session: Option<SessionId>,
     peer: Peer,
     /// In a box, so that a plain connection pays a pointer for it.
@@ -44,8 +45,8 @@ struct Buffers {
 pub(super) enum Arrival {
     /// Somebody woke the shard.
     Woken,
-    /// A session's bytes, understood. They are its last ones where its TLS stream has ended, in order or not: the connection
-    /// is gone then, as after FIN or RST.
+    /// A session's bytes, understood. They are its last ones where its TLS stream has ended, in order or not:
+    /// the connection is gone then, as after FIN or RST.
     Input { key: Key, session: SessionId, input: SessionInput, is_last: bool },
     /// A connection ended. Its session is over, or must be.
     Ended { key: Key, session: Option<SessionId>, how: Ended },
@@ -171,7 +172,8 @@ impl Wire {
         self.reactor.is_reading(key)
     }
 
-    /// Whether a connection's own socket holds input that was not taken. Only right after all arrivals were taken.
+    /// Whether a connection's own socket holds input that was not taken. Only right after all arrivals were
+    /// taken.
     pub(super) fn has_unread(&self, key: Key) -> bool {
         self.reactor.has_unread(key)
     }
@@ -200,7 +202,8 @@ impl Wire {
 }
 
 impl Buffers {
-    /// Decrypts what came, a heartbeat most of the time, and makes what TLS itself answers. Whether it was the last.
+    /// Decrypts what came, a heartbeat most of the time, and makes what TLS itself answers. Whether it was
+    /// the last.
     fn receive(&mut self, secured: &mut Secured, bytes: &[u8], peer: Peer) -> bool {
         self.plaintext.clear();
         self.records.clear();

@@ -1,7 +1,8 @@
 //! One shard's loop: wait, look at the clocks and the gate, apply what came, and only then look at leases.
 //!
-//! The worker owns everything of the shard. What changes a lock is a [`Decision`], and [`Worker::apply`] is the only place where
-//! the lock table decides: there the effects of one decision are carried out before the next one is made.
+//! The worker owns everything of the shard. What changes a lock is a [`Decision`], and [`Worker::apply`] is
+//! the only place where the lock table decides: there the effects of one decision are carried out before the
+//! next one is made.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -30,15 +31,15 @@ const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// The longest sleep of a shard that shuts down: between two looks whether it is done.
 const SLEEP_IN_SHUTDOWN_MAX: Duration = Duration::from_millis(5);
 
-/// When an overdue session whose reading is paused is looked at again. Looking is cheap and there may be thousands; it is so
-/// much later than its lease that one that then stays silent is expired.
+/// When an overdue session whose reading is paused is looked at again. Looking is cheap and there may be
+/// thousands; it is so much later than its lease that one that then stays silent is expired.
 const LOOK_AT_PAUSED_NS: u64 = 20_000_000;
 
 /// Connections taken from the inbox in one turn, so that a storm of them does not hold up heartbeats.
 const HAND_OVERS_A_TURN_MAX: usize = 64;
 
-/// Overdue sessions looked at in one turn, before its answers go out: about 1 µs each, one small system call included. 5000 that are
-/// overdue at once take five turns.
+/// Overdue sessions looked at in one turn, before its answers go out: about 1 µs each, one small system call
+/// included. 5000 that are overdue at once take five turns.
 const LEASES_A_TURN_MAX: usize = 1024;
 
 /// Sessions ended in one turn at shutdown.
@@ -53,7 +54,8 @@ const SHUTDOWN_DRAIN_NS_MAX: u64 = 1_000_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) io_timeout: Duration,
-    /// Where the shard gives back the places of connections that ended; no shard ever has more than all of them.
+    /// Where the shard gives back the places of connections that ended; no shard ever has more than all of
+    /// them.
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) tokens: Arc<locks::TokenSource>,
@@ -67,7 +69,8 @@ enum Decision {
     Heartbeats { key: Key, session: SessionId, count: usize },
     /// A session is over.
     End { session: SessionId, reason: Reason },
-    /// The local kernel has given a connection up: its client may be alive and believe in its lock until the lease is over.
+    /// The local kernel has given a connection up: its client may be alive and believe in its lock until the
+    /// lease is over.
     Silence { key: Key, session: SessionId },
     /// The session's lease is over, and its socket had nothing unread.
     Expire(SessionId),
@@ -90,7 +93,8 @@ pub(super) struct Worker {
     questions: Receiver<Asked>,
     /// No intake can send any more.
     inbox_closed: bool,
-    /// Places kept: one for each descriptor that this shard has open, and for those that were closed in this turn.
+    /// Places kept: one for each descriptor that this shard has open, and for those that were closed in this
+    /// turn.
     places: usize,
     /// What the decision at hand brought. Kept between uses for its memory.
     effects: Vec<Effect<Key>>,
@@ -159,7 +163,8 @@ impl Worker {
             self.unfinished = false;
             self.close_sessions_behind_a_closed_gate();
             let busy = self.take_arrivals();
-            // Here the socket of each session tells all: the completions are drained, and new ones come with an enter only.
+            // Here the socket of each session tells all: the completions are drained, and new ones come with
+            // an enter only.
             self.look_at_leases();
             self.wire.submit();
             let answered_ns = clock::monotonic_ns();
@@ -194,7 +199,8 @@ impl Worker {
         for _ in 0..HAND_OVERS_A_TURN_MAX {
             match self.inbox.try_recv() {
                 Ok(connection) => {
-                    // A look before it came would start its lease in the past, by as long as this thread has been held up since.
+                    // A look before it came would start its lease in the past, by as long as this thread has
+                    // been held up since.
                     self.turn = look(&self.settings);
                     self.adopt(connection);
                 }
@@ -273,8 +279,9 @@ impl Worker {
         self.unfinished = true;
     }
 
-    /// Whether a session's input lies unread, and when to look again then: after the turn that reads it, or later if its reading is
-    /// paused, where the reactor's io-timeout judges. A session whose I/O was given up has nothing to be read.
+    /// Whether a session's input lies unread, and when to look again then: after the turn that reads it, or
+    /// later if its reading is paused, where the reactor's io-timeout judges. A session whose I/O was given
+    /// up has nothing to be read.
     fn was_heard_since(&self, session: SessionId) -> Option<u64> {
         let key = self.table.session(session)?.conn;
         let pause_ns = if self.wire.is_reading(key) { LOOK_AGAIN_NS } else { LOOK_AT_PAUSED_NS };
@@ -294,7 +301,8 @@ impl Worker {
         self.apply(Decision::CloseSome(reason));
     }
 
-    /// Answers one question, if there is any: those that come later are for the next turn, which then does not sleep.
+    /// Answers one question, if there is any: those that come later are for the next turn, which then does
+    /// not sleep.
     fn answer_a_question(&mut self) -> bool {
         while let Ok(asked) = self.questions.try_recv() {
             if let Some(question) = asked.take() {
@@ -459,11 +467,11 @@ impl Worker {
     }
 }
 
-/// One look at the clocks and the gate: after the wait, so that a process that was stopped past its leadership
-/// confirms nothing of what then lies in its queues.
+/// One look at the clocks and the gate: after the wait, so that a process that was stopped past its
+/// leadership confirms nothing of what then lies in its queues.
 fn look(settings: &Settings) -> Turn {
-    // The wall clock before the gate: a turn held up in between, past the gate's deadline, then still grants tokens of a time at which
-    // no other server was open. (The simulation finds the other order.)
+    // The wall clock before the gate: a turn held up in between, past the gate's deadline, then still grants
+    // tokens of a time at which no other server was open. (The simulation finds the other order.)
     let (now_ns, unix_ns) = (clock::monotonic_ns(), clock::unix_ns());
     Turn { now_ns, unix_ns, gate: settings.gate.look() }
 }

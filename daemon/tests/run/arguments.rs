@@ -11,7 +11,8 @@ use rustix::process::Signal;
 use crate::harness::Server;
 use crate::runs::{LONG, Run, locked, monolock_run, only_line, run_to_end};
 
-/// The lease and the name that a server hears from `monolock run` with these arguments; `ADDRESS` is the server's.
+/// The lease and the name that a server hears from `monolock run` with these arguments; `ADDRESS` is the
+/// server's.
 fn heard(arguments: &[&str], variable: Option<&str>) -> (u32, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

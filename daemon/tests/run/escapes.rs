@@ -14,7 +14,8 @@ use crate::runs::{
     AT_ONCE, ATTEMPTS, LONG, LONG_LEASE, Run, monolock_run, only_line, run_to_end, wait_until_stopped,
 };
 
-/// Two that left the group and do not hear SIGTERM, one of them without a parent; the command goes on until its input ends.
+/// Two that left the group and do not hear SIGTERM, one of them without a parent; the command goes on until
+/// its input ends.
 const ESCAPED: &str = "
     exec 4<&0
     (setsid sh -c 'trap \"\" TERM HUP; echo ready; cat <&4' &)

@@ -1,7 +1,7 @@
 //! A command whose exec hangs, as that of a file on a network that is gone does: the claim goes on meanwhile.
 //!
-//! What makes it hang here is a lease on the file (fcntl F_SETLEASE): the kernel lets nobody open it until the
-//! holder gives it back, or 45 s later.
+//! What makes it hang here is a lease on the file (fcntl F_SETLEASE): the kernel lets nobody open it until
+//! the holder gives it back, or 45 s later.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +37,8 @@ impl Hanging {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("command");
-        // Written by another process: a child forked by a test beside this one would keep it open for writing.
+        // Written by another process: a child forked by a test beside this one would keep it open for
+        // writing.
         let write = "printf '#!/bin/sh\\necho runs >\"$REPORT\"\\n' >\"$0\"; chmod +x \"$0\"";
         assert!(Command::new("sh").args(["-c", write]).arg(&path).status().unwrap().success());
         let mut holder = Command::new("perl")

@@ -67,8 +67,8 @@ fn a_stubborn_group_of_a_server_that_ends_is_dead_within_nine_tenths_of_the_leas
     }
 }
 
-/// One server that stops, right after a heartbeat: how long the group lived from when it can have confirmed nothing
-/// any more.
+/// One server that stops, right after a heartbeat: how long the group lived from when it can have confirmed
+/// nothing any more.
 fn lived_after_the_server_stopped(server: &Server) -> Duration {
     let mut run = stubborn(server);
     let heartbeats = || server.metric("monolock_heartbeats_total");

@@ -13,7 +13,8 @@ use crate::runs::{LONG_LEASE, Run, monolock_run, only_line, run_to_end, wait_unt
 use crate::status::deserted;
 use crate::words::heard;
 
-/// A lock that a run waits for without end, with a lease that no test outlasts; the command is told by a line.
+/// A lock that a run waits for without end, with a lease that no test outlasts; the command is told by a
+/// line.
 fn waiter(address: &str, flags: &[&str]) -> Run {
     let script = "exec >\"$REPORT\"; echo runs; read -r _; exit 0";
     let flags = [&["--address", address], flags, &["lock", "--", "sh", "-c", script]].concat();
@@ -109,7 +110,8 @@ fn a_server_that_hangs_costs_the_place_and_not_the_wait() {
     assert_eq!(run.ended().code, Some(0));
 }
 
-/// Connections that clients have, or had until the server takes notice, to this port of the loopback interface.
+/// Connections that clients have, or had until the server takes notice, to this port of the loopback
+/// interface.
 fn connections_to(address: SocketAddr) -> usize {
     let port = format!(":{:04X}", address.port());
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();

@@ -1,7 +1,7 @@
 //! `monolock run` as a child process, and what its command reports.
 //!
-//! Commands report through a FIFO that only they hold open: its end tells when the last of them died. They live on
-//! standard input, a pipe from the test: no command outlives a test that failed.
+//! Commands report through a FIFO that only they hold open: its end tells when the last of them died. They
+//! live on standard input, a pipe from the test: no command outlives a test that failed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

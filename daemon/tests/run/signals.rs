@@ -101,7 +101,8 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let mut run = Run::start(env);
     run.line();
     run.signal(Signal::HUP);
-    // A signal is forwarded before a later one of a higher number is: had HUP come through, it had been first.
+    // A signal is forwarded before a later one of a higher number is: had HUP come through, it had been
+    // first.
     run.signal(Signal::TERM);
     run.report_end();
     assert_eq!(run.ended().code, Some(128 + Signal::TERM.as_raw()));

@@ -1,4 +1,5 @@
-//! Turns: the command runs under the lock and nowhere else, and the next one has it the moment the last one ends.
+//! Turns: the command runs under the lock and nowhere else, and the next one has it the moment the last one
+//! ends.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

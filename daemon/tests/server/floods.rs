@@ -18,7 +18,8 @@ struct Flood {
 }
 
 impl Flood {
-    /// Whoever floods pays with a thread for its reads and one for its writes, so that no queue is ever empty.
+    /// Whoever floods pays with a thread for its reads and one for its writes, so that no queue is ever
+    /// empty.
     fn of(server: &Server, sessions: usize, lease: Duration) -> Self {
         let mut flood = Self { sockets: Vec::new(), threads: Vec::new() };
         for n in 0..sessions {

@@ -97,7 +97,8 @@ fn heartbeats_in_flight_at_the_promotion_are_each_answered_besides_the_push() {
         (0..HEARTBEATS).for_each(|_| waiter.heartbeat());
         closer.join().unwrap();
 
-        // WAITING for some, then the push and ACQUIRED for the rest: one frame more than heartbeats, in that order.
+        // WAITING for some, then the push and ACQUIRED for the rest: one frame more than heartbeats, in that
+        // order.
         let frames: Vec<_> = (0..=HEARTBEATS).map(|_| waiter.frame()).collect();
         let waiting = frames.iter().take_while(|frame| **frame == ServerFrame::Waiting).count();
         assert!(waiting <= HEARTBEATS, "the push is among them: {frames:?}");

@@ -118,8 +118,8 @@ fn a_session_paused_by_back_pressure_outlives_its_lease_and_gets_every_answer_in
     waiter.acquired();
 }
 
-/// Sends heartbeats until neither side takes more: their answers fill the way back, and the server stops reading. Returns how
-/// many were sent.
+/// Sends heartbeats until neither side takes more: their answers fill the way back, and the server stops
+/// reading. Returns how many were sent.
 fn fill(peer: &mut Peer) -> u64 {
     peer.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut sent = 0_u64;

@@ -47,8 +47,8 @@ fn expect_cut_off_clients() {
     run("nft", &["add", "chain", "inet", "test", "in", "{ type filter hook input priority 0; }"]);
 }
 
-/// Cuts a holder off, whose last heartbeat was sent and heard at these times, and waits until the kernel gives it up. One
-/// other session is there.
+/// Cuts a holder off, whose last heartbeat was sent and heard at these times, and waits until the kernel
+/// gives it up. One other session is there.
 fn cut_off(server: &Server, holder: &mut Peer) -> (Instant, Instant) {
     // Of this connection alone: a scrape may get the holder's port for its own.
     let (holders, servers) = (holder.stream.local_addr().unwrap().port(), server.address.port());

@@ -13,7 +13,8 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How soon the lock must have moved when its holder is gone. The measuring tool prints the strict figures.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Attempts at a timing that a busy machine may spoil: the fastest counts, since a server that is late by design is late each time.
+/// Attempts at a timing that a busy machine may spoil: the fastest counts, since a server that is late by
+/// design is late each time.
 const ATTEMPTS: usize = 5;
 
 /// The shortest time from `end` to the grant of the waiter.

@@ -11,7 +11,8 @@ use crate::harness::{Closed, Peer, Server, wait_for};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// With two sessions each: more than a shard ends in one turn, or lets drain when clients are refused one by one.
+/// With two sessions each: more than a shard ends in one turn, or lets drain when clients are refused one by
+/// one.
 const LOCKS: usize = 700;
 
 #[test]

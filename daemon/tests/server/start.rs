@@ -305,7 +305,8 @@ fn forbidden_io_uring_is_one_line_with_the_remedy_and_exit_69() {
     }
 }
 
-/// The program where io_uring is forbidden. `test` runs in a process of its own, comes here again, and becomes the program.
+/// The program where io_uring is forbidden. `test` runs in a process of its own, comes here again, and
+/// becomes the program.
 pub(crate) fn without_io_uring(test: &str, arguments: &[&str]) -> Command {
     if std::env::var_os(FORBID_IO_URING).is_some() {
         forbid_io_uring();

@@ -465,7 +465,8 @@ fn a_reload_ends_resumption_and_no_session() {
             let flags = [&[version], &CLIENT[..], session].concat();
             let mut client = Client::start(&server, &files, &flags);
             client.send(&acquire(version, LEASE));
-            // Behind the handshake's report: whatever version openssl speaks, the ticket is there before the answer.
+            // Behind the handshake's report: whatever version openssl speaks, the ticket is there before the
+            // answer.
             wait_for("ACQUIRED", || client.output.bytes.lock().unwrap().contains(&0x12).then_some(()));
             let said = client.said("Verify return code: 0");
             client.close();

@@ -1,5 +1,5 @@
-//! Random producers over a random disk: whatever happens, the log has only whole lines, in order, and what is missing
-//! is counted where it is missing.
+//! Random producers over a random disk: whatever happens, the log has only whole lines, in order, and what is
+//! missing is counted where it is missing.
 
 use std::env;
 use std::sync::Arc;
@@ -134,8 +134,8 @@ impl Run {
     }
 }
 
-/// Only the last file must be whole to its end. Half a line that a reader left behind stands on a line of its own, and is
-/// none, unless it lacks nothing but its newline.
+/// Only the last file must be whole to its end. Half a line that a reader left behind stands on a line of its
+/// own, and is none, unless it lacks nothing but its newline.
 fn whole_lines(disk: &Disk, is_last: bool) -> Vec<Line> {
     let file = disk.file();
     let text = std::str::from_utf8(&file.bytes).unwrap();

@@ -1,5 +1,5 @@
-//! The API from outside, against the stand-in server, and against a scripted one where the stand-in is too well
-//! behaved.
+//! The API from outside, against the stand-in server, and against a scripted one where the stand-in is too
+//! well behaved.
 
 mod alarms;
 mod blocking;

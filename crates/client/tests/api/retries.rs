@@ -107,8 +107,8 @@ async fn retrying_ends_when_it_is_cancelled() {
     assert!(matches!(soon(trying).await.unwrap(), Err(RunError::Cancelled)));
 }
 
-/// How long after its first claim has ended with this a client is back with its second. The first is granted before,
-/// if its work is to have begun.
+/// How long after its first claim has ended with this a client is back with its second. The first is granted
+/// before, if its work is to have begun.
 async fn back_after(begins: bool) -> Duration {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

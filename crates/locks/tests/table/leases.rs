@@ -1,10 +1,12 @@
-//! Between the question and the answer: what a session that came up as overdue may do before the caller says what it saw.
+//! Between the question and the answer: what a session that came up as overdue may do before the caller says
+//! what it saw.
 
 use locks::{Gate, LOOK_AGAIN_NS, SessionId, Turn};
 
 use crate::checked::Checked;
 
-/// A claim with a lease of 1 ms from time 0 that came up at 2 ms and was heard at 2.5 ms: its lease is over after 3.5 ms.
+/// A claim with a lease of 1 ms from time 0 that came up at 2 ms and was heard at 2.5 ms: its lease is over
+/// after 3.5 ms.
 fn heard_after_it_came_up() -> (Checked, SessionId) {
     let mut checked = Checked::new();
     let (id, _) = checked.acquire(&at_us(0), 0, "jobs", 1);

@@ -1,8 +1,8 @@
 //! Golden transcripts: scenarios of the protocol that read like its documentation.
 //!
-//! In `transcripts/*.txt`, a line that starts with `>` is an event and the lines below it are what the table does;
-//! the rest is prose. `LOCKS_BLESS=1` writes what the table does into the files. The clock stands still except for `> pass`,
-//! and begins at 1 s after the epoch, where tokens are 1048576 = 2²⁰.
+//! In `transcripts/*.txt`, a line that starts with `>` is an event and the lines below it are what the table
+//! does; the rest is prose. `LOCKS_BLESS=1` writes what the table does into the files. The clock stands still
+//! except for `> pass`, and begins at 1 s after the epoch, where tokens are 1048576 = 2²⁰.
 //!
 //! | event | |
 //! | --- | --- |

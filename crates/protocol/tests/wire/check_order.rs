@@ -1,4 +1,5 @@
-//! The order in which an ACQUIRE is checked, restated: an ACQUIRE with several faults is answered for the first.
+//! The order in which an ACQUIRE is checked, restated: an ACQUIRE with several faults is answered for the
+//! first.
 
 use proptest::prelude::*;
 use protocol::{Acquire, ErrorCode, Lease, LockName, decode_acquire};
@@ -30,8 +31,8 @@ const CHECKS: [(Fault, u8, Option<usize>); 6] = [
 /// The types of all other frames: as a first frame they are no better than an unknown type.
 const OTHER_TYPES: [u8; 4] = [0x02, 0x11, 0x12, 0x13];
 
-/// Bytes that are UTF-8 in no place between two characters: a lone continuation, an overlong form, a surrogate,
-/// a character cut short, one beyond the last, and a byte that UTF-8 never has.
+/// Bytes that are UTF-8 in no place between two characters: a lone continuation, an overlong form, a
+/// surrogate, a character cut short, one beyond the last, and a byte that UTF-8 never has.
 const NOT_UTF8: [&[u8]; 6] =
     [b"\x80", b"\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82", b"\xf4\x90\x80\x80", b"\xff"];
 

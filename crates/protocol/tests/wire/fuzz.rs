@@ -1,7 +1,7 @@
 //! Valid frames, damaged at random, against [`invariants::check`].
 //!
-//! Each input has a seed of its own. `FUZZ_ITERATIONS` makes a run longer; a failure prints the `FUZZ_SEED` that
-//! repeats it at once.
+//! Each input has a seed of its own. `FUZZ_ITERATIONS` makes a run longer; a failure prints the `FUZZ_SEED`
+//! that repeats it at once.
 
 use std::env;
 use std::fmt::Debug;
@@ -19,7 +19,8 @@ const ITERATIONS: u64 = 40_000;
 /// Damage done to one input: few enough that most of its frames stay recognisable.
 const MUTATIONS_MAX: usize = 4;
 
-/// The longest input: two frames of the greatest length with something around them. Each of its prefixes is decoded.
+/// The longest input: two frames of the greatest length with something around them. Each of its prefixes is
+/// decoded.
 const INPUT_BYTES_MAX: usize = 600;
 
 /// The bytes at which some decision of a decoder turns.

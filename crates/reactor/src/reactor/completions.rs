@@ -75,7 +75,8 @@ impl<T> Reactor<T> {
         if !completion.more() {
             self.list(key);
         } else if connection.is_mute() {
-            // The end's own wake-up came before this receive was armed, and after its last bytes the kernel waits for one.
+            // The end's own wake-up came before this receive was armed, and after its last bytes the kernel
+            // waits for one.
             let _ = rustix::net::shutdown(&connection.fd, Shutdown::Both);
         }
         if !within_bounds {
@@ -118,7 +119,8 @@ impl<T> Reactor<T> {
         self.list(key);
     }
 
-    /// The cancellation came too early or too late. If the receive's last completion is not there yet, it is sent again.
+    /// The cancellation came too early or too late. If the receive's last completion is not there yet, it is
+    /// sent again.
     fn fail_cancel(&mut self, key: Key) {
         if let Some(connection) = self.connections.get_mut(key)
             && connection.receive == Receive::Cancelling

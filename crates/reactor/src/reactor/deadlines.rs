@@ -17,8 +17,8 @@ impl<T> Reactor<T> {
         [timeout, own].into_iter().flatten().min()
     }
 
-    /// Acts on deadlines. Called with a drained queue only: a completion in it could be the progress that a deadline
-    /// asks for. Progress that did not reach the queue yet is seen by asking the socket.
+    /// Acts on deadlines. Called with a drained queue only: a completion in it could be the progress that a
+    /// deadline asks for. Progress that did not reach the queue yet is seen by asking the socket.
     pub(super) fn fire_timers(&mut self) {
         if self.drains.next_ns().is_none() && self.stalls.next_ns().is_none() {
             return;

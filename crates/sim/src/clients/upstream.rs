@@ -1,5 +1,5 @@
-//! Upstream's Go client, as far as its rules go: it counts from *reading* an answer, takes any frame for one, keeps at
-//! least 100 ms between heartbeats, and gives up 0.8 × lease after the last frame.
+//! Upstream's Go client, as far as its rules go: it counts from *reading* an answer, takes any frame for one,
+//! keeps at least 100 ms between heartbeats, and gives up 0.8 × lease after the last frame.
 
 use client::{Closed, GIVE_UP_TENTHS, Loss, Violation};
 use protocol::{Acquire, HEARTBEAT, Lease, ServerFrame, Token, decode_server_frame};

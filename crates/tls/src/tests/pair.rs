@@ -97,7 +97,8 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes to and fro until nobody has more to say. A fault of the server's reaches the client as far as it can.
+    /// Carries bytes to and fro until nobody has more to say. A fault of the server's reaches the client as
+    /// far as it can.
     pub(super) fn exchange(&mut self) -> Result<(), Fault> {
         loop {
             let outgoing = self.outgoing();

@@ -13,7 +13,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// What an address stands for, or why the server could not listen there. Who listens there now may be the server that runs.
+    /// What an address stands for, or why the server could not listen there. Who listens there now may be the
+    /// server that runs.
     pub(super) async fn look(&mut self, setting: String, address: &ListenAddress) -> Result<String, String> {
         let addresses = address.resolve().await.map_err(|error| error.to_string())?;
         let (mut found, mut missing) = (Vec::new(), None);

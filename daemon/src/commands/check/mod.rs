@@ -1,8 +1,9 @@
-//! `monolock check-config`: what a server with these settings would use, and everything that is wrong with it.
+//! `monolock check-config`: what a server with these settings would use, and everything that is wrong with
+//! it.
 //!
-//! Files are read, names are looked up, a ring is opened and closed, and addresses are bound for a moment. Nothing is created,
-//! opened for writing, or listened on. Only the start itself can find what others take meanwhile (a port, memory, the disk), a limit of
-//! threads, and a FIFO that nobody reads.
+//! Files are read, names are looked up, a ring is opened and closed, and addresses are bound for a moment.
+//! Nothing is created, opened for writing, or listened on. Only the start itself can find what others take
+//! meanwhile (a port, memory, the disk), a limit of threads, and a FIFO that nobody reads.
 
 mod addresses;
 mod place;

@@ -34,7 +34,8 @@ fn of_log_that_is_there(path: &Path, metadata: &Metadata) -> &'static str {
     }
 }
 
-/// A socket that the server would listen on. The one that is there may be a running server's, or one that was left behind.
+/// A socket that the server would listen on. The one that is there may be a running server's, or one that was
+/// left behind.
 pub(super) fn of_socket(path: &Path) -> Result<String, String> {
     // bind(2) follows no link.
     match found(fs::symlink_metadata(path))? {

@@ -13,22 +13,23 @@ use logging::escape::{escaped, shown};
 
 /// Takes a lock from its holder, at once and without asking; the next in line has it.
 ///
-/// The holder is told, and may still work for a moment: tokens keep it out. --json writes {"name":…,"released":…} with
-/// the holder as it was.
+/// The holder is told, and may still work for a moment: tokens keep it out. --json writes
+/// {"name":…,"released":…} with the holder as it was.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(super) of: LockArgs,
-    /// Only from the holder with this token, as `monolock inspect` shows it, and not from one that came after it.
+    /// Only from the holder with this token, as `monolock inspect` shows it, and not from one that came after
+    /// it.
     #[arg(long, value_name = "N")]
     token: Vec<u64>,
 }
 
 /// Takes one waiter out of a lock's line; the others keep their order.
 ///
-/// The waiter is told: `monolock run` ends with status 75, other clients may queue again at the end. --json writes
-/// {"name":…,"kicked":…} with the waiter as it was.
+/// The waiter is told: `monolock run` ends with status 75, other clients may queue again at the end. --json
+/// writes {"name":…,"kicked":…} with the waiter as it was.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct KickArgs {

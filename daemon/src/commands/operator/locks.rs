@@ -13,13 +13,13 @@ use admin_api::{Holder, Lock};
 
 /// Lists the locks that are held or waited for, by name.
 ///
-/// HOLDER is the identity in the client's certificate, or else its address; HELD is by this machine's clock. On a
-/// terminal long names are cut to its width, in a pipe they are whole. What a terminal would obey is shown as an
-/// escape, as in \u001b. The list is no snapshot: each lock is as it was at one moment.
+/// HOLDER is the identity in the client's certificate, or else its address; HELD is by this machine's clock.
+/// On a terminal long names are cut to its width, in a pipe they are whole. What a terminal would obey is
+/// shown as an escape, as in \u001b. The list is no snapshot: each lock is as it was at one moment.
 ///
-/// For scripts, --json writes one lock a line, as the admin API describes it. In jq's words: .name; .holder, null when
-/// there are only waiters, with .identity .remote_addr .since .lease_ms .token; .waiters[] in the order of the queue,
-/// each with .identity .remote_addr .queued_at. Times are RFC 3339 in UTC.
+/// For scripts, --json writes one lock a line, as the admin API describes it. In jq's words: .name; .holder,
+/// null when there are only waiters, with .identity .remote_addr .since .lease_ms .token; .waiters[] in the
+/// order of the queue, each with .identity .remote_addr .queued_at. Times are RFC 3339 in UTC.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct LocksArgs {

@@ -1,7 +1,7 @@
 //! The operator's commands: look at locks and act on them, through a server's admin API.
 //!
-//! Names, identities and reasons come from clients and servers: all text is escaped where it is made or, as a problem, in `fail`, and
-//! JSON where it is written.
+//! Names, identities and reasons come from clients and servers: all text is escaped where it is made or, as a
+//! problem, in `fail`, and JSON where it is written.
 
 mod act;
 mod inspect;

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::problem::Problem;
 use admin_api::json;
 
-/// What a terminal that does not tell its size is taken for: the size of the first ones, which all are made for.
+/// What a terminal that does not tell its size is taken for: the size of the first ones, which all are made
+/// for.
 const COLUMNS_DEFAULT: usize = 80;
 const ROWS_DEFAULT: usize = 24;
 

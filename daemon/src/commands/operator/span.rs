@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use admin_api::Time;
 
-/// How long ago something was, by this machine's clock: `3m20s`. A clock that is behind the server's makes it `0s`.
+/// How long ago something was, by this machine's clock: `3m20s`. A clock that is behind the server's makes it
+/// `0s`.
 pub(super) fn since(time: Time, now: SystemTime) -> String {
     age(now.duration_since(time.0).unwrap_or_default())
 }

@@ -76,8 +76,8 @@ impl<const N: usize> Table<N> {
         line + "\n"
     }
 
-    /// The columns' widths on a line that may be too short for all: texts share what the others leave, the widest
-    /// giving way first.
+    /// The columns' widths on a line that may be too short for all: texts share what the others leave, the
+    /// widest giving way first.
     fn allotted(&self) -> [usize; N] {
         let mut widths = self.widths;
         let Some(width_max) = self.width_max else { return widths };

@@ -23,12 +23,12 @@ const ROWS_MAX: usize = admin_api::PAGE_LOCKS_MAX;
 
 /// Shows locks and queues, again and again.
 ///
-/// The totals are of all locks that are held or waited for; the table has the first ones by --sort. A look at very many
-/// locks takes a while: half of the time at least is left between two. Rates (grants, releases) are not to be had from
-/// looks; the server's /metrics has them.
+/// The totals are of all locks that are held or waited for; the table has the first ones by --sort. A look at
+/// very many locks takes a while: half of the time at least is left between two. Rates (grants, releases) are
+/// not to be had from looks; the server's /metrics has them.
 ///
-/// While the server does not answer, the frame says why, and it goes on trying; with --once it ends. Over a pipe, or
-/// with TERM=dumb, frames follow each other with an empty line between them. Ctrl-C ends it.
+/// While the server does not answer, the frame says why, and it goes on trying; with --once it ends. Over a
+/// pipe, or with TERM=dumb, frames follow each other with an empty line between them. Ctrl-C ends it.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct TopArgs {

@@ -98,7 +98,8 @@ impl Hunt {
         }
     }
 
-    /// Lets a page try every way at the API as `api_host`, until all have been answered. What the page could read.
+    /// Lets a page try every way at the API as `api_host`, until all have been answered. What the page could
+    /// read.
     fn let_page_try(&self, page: &str, from: &Web, api_host: &str) -> Seen {
         let waiters: BTreeMap<_, _> =
             self.preys.iter().map(|(way, prey)| (way, address(&prey.waiter))).collect();
@@ -114,7 +115,8 @@ impl Hunt {
         seen
     }
 
-    /// The API was asked once for each way and answered with `status`; for a page of another origin, in preflights.
+    /// The API was asked once for each way and answered with `status`; for a page of another origin, in
+    /// preflights.
     fn assert_asked(&self, has_preflights: bool, status: impl Fn(&str) -> u16) {
         let asked = WAYS.map(|way| {
             let (mut method, target) = self.call(way);
@@ -149,7 +151,8 @@ impl Hunt {
     }
 }
 
-/// A browser without a window that shows one page. Every name but `evil.example` and this machine's is unknown to it.
+/// A browser without a window that shows one page. Every name but `evil.example` and this machine's is
+/// unknown to it.
 struct Browser {
     child: Child,
     _profile: TempDir,
@@ -218,8 +221,8 @@ fn a_page_whose_site_has_a_name_for_this_machine_reads_and_changes_nothing() {
     try_from_elsewhere("evil.example", "page", "evil.example", |_| 403);
 }
 
-/// Browsers say where a request comes from only to addresses that they trust, like this machine's, and of their own
-/// accord only for what may change something or be read.
+/// Browsers say where a request comes from only to addresses that they trust, like this machine's, and of
+/// their own accord only for what may change something or be read.
 #[test]
 #[ignore = "needs chromium, which .ci/run installs before it runs this"]
 fn a_page_reads_and_changes_nothing_at_a_network_address_either_though_it_may_embed_the_list() {

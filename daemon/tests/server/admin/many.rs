@@ -127,7 +127,8 @@ fn slowest_heartbeat(mut peer: Peer, done: &AtomicBool) -> Duration {
 fn nine_thousand_sessions_are_listed_while_heartbeats_and_health_checks_go_on() {
     const LOCKS: usize = 4000;
     const WAITERS: usize = 5000;
-    /// Far from what a slice costs, and from what a session could notice; a busy machine alone takes some of it.
+    /// Far from what a slice costs, and from what a session could notice; a busy machine alone takes some of
+    /// it.
     const SLOWEST: Duration = Duration::from_millis(500);
     let (server, api) = Api::start(&["-shards", "2"]);
     let beating = server.hold("beating", LEASE).0;

@@ -1,4 +1,5 @@
-//! The admin API: every call and status, what browsers may not do, names of any kind, walks through many claims.
+//! The admin API: every call and status, what browsers may not do, names of any kind, walks through many
+//! claims.
 
 mod actions;
 mod browsers;

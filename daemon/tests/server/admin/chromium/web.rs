@@ -1,6 +1,7 @@
 //! The web server of a page, which also passes calls on to the admin API and writes them down.
 //!
-//! So one port serves both the page and the API, as a name does that is rebound from the page's server to this machine.
+//! So one port serves both the page and the API, as a name does that is rebound from the page's server to
+//! this machine.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
