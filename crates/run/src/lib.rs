@@ -78,7 +78,7 @@ pub use guardian::{GuardianArgs, guard};
 pub use settings::RunSettings;
 pub use starter::{StarterArgs, start as start_command};
 
-/// Runs to the end; the status is CMD's, or one of those in [`status`]. `unknown_variables` are those of the
+/// Runs to the end; the status is CMD's, or one of those in the help. `unknown_variables` are those of the
 /// environment that look like ours and are none.
 pub fn run(settings: &RunSettings, unknown_variables: &[String]) -> ExitCode {
     if let Err(error) = std::fs::metadata(THIS_PROGRAM) {
