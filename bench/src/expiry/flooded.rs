@@ -61,7 +61,7 @@ pub(super) fn at_once(server: SocketAddr, flood: Attack, crowd: usize) -> Result
     let mut pairs = Pairs::with(server, true)?;
     let over_ns = now_ns() + as_ns(CROWD_JOINS_MAX);
     for _ in 0..crowd {
-        let left_ms = (over_ns - now_ns()) / 1_000_000;
+        let left_ms = over_ns.saturating_sub(now_ns()) / 1_000_000;
         pairs.open(Lease::from_ms(u32::try_from(left_ms)?).context("joining took too long")?)?;
         pairs.poll(1)?;
     }
