@@ -11,13 +11,13 @@
 //!
 //! What decides and what does:
 //!
-//! - The keeper, until the lock is held: `queue` decides to wait, to try again or to give up; `acquire` does, and
-//!   `words` says.
-//! - The keeper, from then on: `watch` decides when the command is stopped and when all is over; `keeper` does.
-//!   `group`, `kin` and `members` are the command's processes, `guard` is its side of the guardian, `signals` what
-//!   it hears.
-//! - The guardian: `vigil` decides when it stops the command in the keeper's place; `guardian` does; `order` is what
-//!   it is told.
+//! - The keeper, until the lock is held: `queue` decides to wait, to try again or to give up; `acquire` does,
+//!   and `words` says.
+//! - The keeper, from then on: `watch` decides when the command is stopped and when all is over; `keeper`
+//!   does. `group`, `kin` and `members` are the command's processes, `guard` is its side of the guardian,
+//!   `signals` what it hears.
+//! - The guardian: `vigil` decides when it stops the command in the keeper's place; `guardian` does; `order`
+//!   is what it is told.
 //! - The front: `front` does; `relay` decides which signals the command has had already.
 //! - The starter: `starter` becomes CMD when it is let go.
 //!
