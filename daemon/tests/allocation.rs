@@ -1,49 +1,16 @@
 //! The heartbeat path allocates nothing: the whole server runs in this process, under an allocator that
 //! counts.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::{ACQUIRED_BYTES, Acquire, HEARTBEAT, Lease, LockName};
-
-/// Calls of the allocator by thread id, modulo the length.
-static CALLS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
-
-struct Counting;
-
-fn count() {
-    let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs() as usize;
-    CALLS[thread % CALLS.len()].fetch_add(1, Ordering::Relaxed);
-}
-
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of the
-// heap.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the caller's promise is the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is the same.
-        unsafe { System.realloc(pointer, layout, new_size) }
-    }
-}
+use testkit::allocations::{CountingAllocator, calls_of};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const SHARDS: usize = 2;
 const SESSIONS: usize = 400;
@@ -59,7 +26,7 @@ fn calls_of_shards() -> u64 {
         .map(|task| task.file_name().to_str().unwrap().parse().unwrap())
         .collect();
     assert_eq!(shards.len(), SHARDS, "the shards' threads are named");
-    shards.iter().map(|thread| CALLS[thread % CALLS.len()].load(Ordering::Relaxed)).sum()
+    shards.iter().map(|&thread| calls_of(thread)).sum()
 }
 
 /// One heartbeat of each session, and its answer.

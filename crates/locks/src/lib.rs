@@ -42,9 +42,6 @@ mod lock;
 #[cfg(test)]
 mod million;
 mod queue;
-#[cfg(test)]
-#[path = "../tests/common/random.rs"]
-mod random;
 mod record;
 mod slab;
 mod table;

@@ -220,7 +220,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::random::{Random, with_seeds};
+    use testkit::random::{Random, with_seeds};
 
     impl Timed for Timer {
         fn timer(&mut self) -> &mut Timer {

@@ -1,34 +1,13 @@
 //! The hot path allocates nothing: counted by a counting allocator.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use locks::{Answer, Gate, Table, TokenSource, Turn};
 use protocol::{Acquire, Lease, LockName};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is handed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use testkit::allocations::{CountingAllocator, calls_of_this_thread};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[test]
 fn heartbeats_and_their_leases_allocate_nothing() {
@@ -42,7 +21,7 @@ fn heartbeats_and_their_leases_allocate_nothing() {
             table.acquire(&turn, conn, request, &mut effects).unwrap()
         })
         .collect();
-    let before = ALLOCATIONS.get();
+    let before = calls_of_this_thread();
     for _ in 0..100 {
         turn.now_ns += 5_000_000_000;
         for (n, &id) in ids.iter().enumerate() {
@@ -52,5 +31,5 @@ fn heartbeats_and_their_leases_allocate_nothing() {
         assert_eq!(table.next_overdue(turn.now_ns), None);
     }
     assert!(before > 0);
-    assert_eq!(ALLOCATIONS.get(), before);
+    assert_eq!(calls_of_this_thread(), before);
 }

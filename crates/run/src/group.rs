@@ -180,19 +180,7 @@ mod tests {
     use rustix::process::kill_process_group;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
-    use std::thread;
-    use std::time::{Duration, Instant};
-
-    /// Longer than any machine keeps a process from running.
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    fn wait_for(mut condition: impl FnMut() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !condition() {
-            assert!(Instant::now() < deadline, "waited in vain");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
+    use testkit::patience::wait_for;
 
     #[test]
     fn a_group_of_zombies_is_gone_and_gets_no_signal_any_more() {
@@ -205,9 +193,9 @@ mod tests {
         // group.
         let mut zombie = join();
         group.kill();
-        wait_for(|| group.try_end().is_some_and(|ended| ended.signal() == Some(9)));
+        wait_for("the leader's end", || group.try_end().filter(|ended| ended.signal() == Some(9)));
         assert_eq!(kill_process_group(group.id, Signal::CONT), Ok(()), "its number is kept");
-        wait_for(|| group.is_gone());
+        wait_for("the end of the group", || group.is_gone().then_some(()));
         let mut other = join();
         group.terminate();
         group.release();

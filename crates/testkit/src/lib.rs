@@ -8,11 +8,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[allow(unsafe_code)]
+pub mod allocations;
 pub mod audit_lines;
 pub mod certificates;
 pub mod diagnostics;
 pub mod harness;
+pub mod names;
 pub mod patience;
 pub mod process;
 pub mod program;
+pub mod random;
 pub mod terminal;

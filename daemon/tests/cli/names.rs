@@ -1,38 +1,9 @@
 //! Names of any kind: shown without harm, and found again by the same name.
 
 use protocol::ErrorCode;
+use testkit::names::{self, is_raw};
 
 use crate::operator::{LEASE, Site, address, ended};
-
-/// Whatever may stand in an argument: all but NUL.
-fn names() -> Vec<String> {
-    let odd = [
-        "nightly/backup",
-        "a/../b",
-        "..",
-        ".",
-        "/",
-        "a%2Fb",
-        "100%",
-        "a?b#c&d=e",
-        "a b",
-        "a+b",
-        "line\r\nbreak",
-        "\u{1b}[2J\u{1b}]0;title\u{7}",
-        "\u{7f}",
-        "\u{9b}31m",
-        "\u{202e}txt.exe",
-        "\u{2028}",
-        "\"quoted\"\\",
-        "é",
-        "日本語",
-        "🔒",
-        "*",
-        "-json",
-    ];
-    let long = ["x".repeat(255), "é".repeat(127)];
-    odd.iter().map(ToString::to_string).chain(long).collect()
-}
 
 /// Names that a terminal shows alike, if it is given them raw.
 const ALIKE: [&str; 12] = [
@@ -74,15 +45,10 @@ fn names_that_would_look_alike_are_told_apart_in_every_view() {
     drop(held);
 }
 
-/// What a terminal may obey.
-fn is_raw(c: char) -> bool {
-    c.is_control() && c != '\n' || ('\u{2028}'..='\u{202e}').contains(&c)
-}
-
 #[test]
 fn a_name_of_any_characters_is_shown_escaped_and_acted_on_by_itself() {
     let site = Site::start();
-    let names = names();
+    let names = names::odd_arguments();
     let held: Vec<_> = names.iter().map(|name| site.server.hold(name, LEASE).0).collect();
     for arguments in [&["locks"][..], &["locks", "--json"], &["top", "--once", "--rows", "100"]] {
         let text = site.says(arguments);

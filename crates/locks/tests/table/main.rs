@@ -7,6 +7,3 @@ mod model;
 mod random_operations;
 mod slices;
 mod transcripts;
-
-#[path = "../common/random.rs"]
-mod random;

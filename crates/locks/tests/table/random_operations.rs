@@ -6,7 +6,7 @@ use locks::{Gate, LOOK_AGAIN_NS, Reason, SessionId, Turn};
 
 use crate::checked::{Checked, Effects};
 use crate::model::{Look, Model, Seen};
-use crate::random::{Random, with_seeds};
+use testkit::random::{Random, with_seeds};
 
 const LOCKS: [&str; 3] = ["a", "b", "c"];
 const LEASES_MS: [u32; 6] = [1, 2, 5, 100, 10_000, u32::MAX];

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use locks::{Gate, Reason, SessionId, State, Turn};
 
 use crate::checked::Checked;
-use crate::random::{Random, with_seeds};
+use testkit::random::{Random, with_seeds};
 
 const TURN: Turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open };
 

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use protocol::ErrorCode;
 use serde_json::Value;
+use testkit::names::{self, is_raw};
 
 use super::{Api, LEASE};
 
@@ -31,40 +32,11 @@ fn encoded(name: &str) -> String {
 #[ignore = "needs curl, which .ci/run installs before it runs this"]
 fn a_name_of_any_characters_is_found_shown_and_released() {
     let (mut server, api) = Api::start(&["-shards", "2"]);
-    let names = [
-        "nightly/backup",
-        "a/../b",
-        "..",
-        ".",
-        "/",
-        "//",
-        "a%2Fb",
-        "100%",
-        "a?b#c",
-        "a b",
-        "a+b",
-        "\0",
-        "a\0b\nc\td",
-        "line\r\nbreak",
-        "\u{1b}[2J",
-        "\u{7f}",
-        "\u{9b}31m",
-        "\u{202e}txt.exe",
-        "\u{2028}",
-        "\"quoted\"\\",
-        "é",
-        "日本語",
-        "🔒",
-        "{name}",
-        "*",
-        &"x".repeat(255),
-        &"é".repeat(127),
-    ];
+    let names = names::odd();
     let mut held: Vec<_> = names.iter().map(|name| server.hold(name, LEASE).0).collect();
     let (text, listing) = curl(&api, &[], "/api/locks");
-    let is_raw = |c: char| c.is_control() && c != '\n' || ('\u{2028}'..='\u{202e}').contains(&c);
     assert!(!text.contains(is_raw) && text.matches('\n').count() == 1, "{text:?}");
-    let mut sorted = names.to_vec();
+    let mut sorted = names.clone();
     sorted.sort_unstable();
     let listed: Vec<&str> =
         listing["locks"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();

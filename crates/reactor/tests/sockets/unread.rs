@@ -1,12 +1,10 @@
 //! Whether input is on its way.
 
-mod common;
-
 use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use reactor::Config;
 
 #[test]

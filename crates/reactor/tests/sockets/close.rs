@@ -1,13 +1,12 @@
 //! Letting connections go.
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, DRAIN_BYTES_MAX, DRAIN_MAX};
+use testkit::random::Random;
 
 const LAST: &[u8] = b"\x13\x02\x04bye!";
 
@@ -134,7 +133,7 @@ fn the_oldest_drain_gives_way_to_the_newest() {
 
 #[test]
 fn a_slots_next_user_gets_no_completion_of_its_predecessor() {
-    let mut random = Random::new("a_slots_next_user_gets_no_completion_of_its_predecessor");
+    let mut random = Random::of_one_run();
     let mut reactor = reactor(Config { sockets_max: 8, ..Config::default() });
     let listener = listener();
     let mut live = HashMap::new();

@@ -1,13 +1,15 @@
-//! Descriptors and memory come back. The only test of its process: it counts what is open.
-
-mod common;
+//! Descriptors and memory come back. The test runs in a process of its own: it counts what is open.
 
 use std::io::{Read, Write};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, Event, Reactor};
+
+/// Where the test's program, started anew, runs this test and no other.
+const ALONE: &str = "TEST_ALONE";
 
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -15,6 +17,22 @@ fn open_descriptors() -> usize {
 
 #[test]
 fn every_descriptor_is_closed_and_every_owner_dropped() {
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        alone.args([
+            "descriptors::every_descriptor_is_closed_and_every_owner_dropped",
+            "--exact",
+            "--nocapture",
+        ]);
+        let output = alone.env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
     let before = open_descriptors();
     let listener = listener();
     let owner = Rc::new(());

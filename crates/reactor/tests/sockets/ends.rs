@@ -1,13 +1,11 @@
 //! How connections end, and whose doing it was.
 
-mod common;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, Ended, Errno, Event};
 use rustix::net::sockopt;
 

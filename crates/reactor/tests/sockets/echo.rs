@@ -1,12 +1,11 @@
 //! Bytes in, bytes out, over loopback sockets.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, Reactor};
+use testkit::random::Random;
 
 fn echo(reactor: &mut Reactor<u64>, seen: Seen) {
     if let Seen::Received(key, bytes) = seen {
@@ -40,7 +39,7 @@ fn what_is_received_can_be_sent_back() {
 
 #[test]
 fn a_stream_survives_splitting_and_gluing() {
-    let mut random = Random::new("a_stream_survives_splitting_and_gluing");
+    let mut random = Random::of_one_run();
     let mut reactor = reactor(Config::default());
     let (_, mut client) = connect(&mut reactor);
     client.set_nonblocking(true).unwrap();

@@ -1,16 +1,15 @@
 //! Peers that do not read, or slowly.
 
-mod common;
-
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, Ended, Key, OUTPUT_PAUSE_BYTES, Reactor};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use testkit::random::Random;
 
 /// Small socket buffers, so that they fill soon.
 const SOCKET_BUFFER_BYTES: usize = 8 * 1024;
@@ -50,7 +49,7 @@ fn answer(reactor: &mut Reactor<u64>, seen: &Seen) {
 #[test]
 fn a_slow_reader_gets_every_frame_once_and_in_order() {
     const FRAMES: u64 = 60_000;
-    let mut random = Random::new("a_slow_reader_gets_every_frame_once_and_in_order");
+    let mut random = Random::of_one_run();
     let mut reactor = reactor(Config { io_timeout: Duration::from_secs(10), ..Config::default() });
     let (key, mut client) = narrow(&mut reactor);
     let mut writer = client.try_clone().unwrap();
@@ -97,7 +96,7 @@ fn a_slow_reader_gets_every_frame_once_and_in_order() {
 fn small_sends_that_meet_a_full_socket_stay_whole_and_in_order() {
     const OUTPUT_BYTES: usize = 1 << 20;
     let byte = |at: usize| (at % 251) as u8;
-    let mut random = Random::new("small_sends_that_meet_a_full_socket_stay_whole_and_in_order");
+    let mut random = Random::of_one_run();
     let mut reactor = reactor(Config { io_timeout: Duration::from_secs(10), ..Config::default() });
     let (key, mut client) = shallow(&mut reactor);
     let reading = std::thread::spawn(move || {

@@ -1,19 +1,18 @@
 //! Waking from other threads.
 
-mod common;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, Event, Reactor};
+use testkit::random::Random;
 
 #[test]
 fn no_wake_up_is_lost() {
     const CALLS: u64 = 20_000;
-    let mut random = Random::new("no_wake_up_is_lost");
+    let mut random = Random::of_one_run();
     let mut reactor = reactor(Config::default());
     let waker = reactor.waker();
     let (posted, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -74,7 +73,7 @@ fn a_wait_ends_at_its_timeout() {
 #[test]
 fn a_turn_brings_something() {
     const MESSAGES: usize = 20_000;
-    let mut random = Random::new("a_turn_brings_something");
+    let mut random = Random::of_one_run();
     let mut reactor = reactor(Config::default());
     let mut clients: Vec<_> = (0..20).map(|_| connect(&mut reactor)).collect();
     let keys: Vec<_> = clients.iter().map(|(key, _)| *key).collect();
