@@ -6,7 +6,7 @@
 //! tracing::info!("said");
 //! assert_eq!(diagnostics.lines(), [" INFO said"]);
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
 pub mod allocations;

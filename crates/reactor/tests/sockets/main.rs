@@ -6,6 +6,7 @@ mod common;
 mod descriptors;
 mod echo;
 mod ends;
+mod fairness;
 mod pressure;
 mod unread;
 mod wake;

@@ -1,11 +1,9 @@
 //! Peers that send more than a turn can take, and those beside them.
 
-mod common;
-
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 
-use common::*;
+use crate::common::*;
 use reactor::{Config, Key, Reactor};
 
 /// Few buffers, so that two busy peers fill them in a turn: the kernel lets one receive fill up to 32 before
