@@ -39,11 +39,11 @@
 pub mod checker;
 mod index;
 mod lock;
-#[cfg(test)]
-mod million;
 mod queue;
 mod record;
 mod slab;
+#[cfg(test)]
+mod steps;
 mod table;
 mod token;
 mod view;

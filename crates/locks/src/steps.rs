@@ -1,5 +1,5 @@
-//! A million waiters on one lock cost no more steps than ten, and a slice of a million is a slice: counted in
-//! accesses to session and lock records.
+//! A crowd of waiters on one lock costs no more steps than ten do, and a slice of a crowd is a slice: counted in accesses
+//! to session and lock records, which only the crate sees. `benches/million.rs` measures the time.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use protocol::{Acquire, Lease, LockName};
 
 use crate::{Answer, Effect, Gate, Reason, SessionId, Table, TokenSource, Turn};
 
-const MILLION: u32 = 1_000_000;
+/// Ten thousand times ten: what depends on the number of waiters shows, and a debug build takes seconds.
+const CROWD: u32 = 100_000;
 const LEASE_MS: u32 = 10_000;
 
 struct Crowd {
@@ -77,21 +78,21 @@ fn steps_of_all_operations(waiters: u32) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn a_million_waiters_on_one_lock_cost_no_more_steps_than_ten() {
+fn a_crowd_of_waiters_on_one_lock_costs_no_more_steps_than_ten() {
     let ten = steps_of_all_operations(10);
-    let million = steps_of_all_operations(MILLION);
-    for (&(operation, with_ten), &(_, with_a_million)) in ten.iter().zip(&million) {
-        println!("{operation}: {with_ten} steps with ten waiters, {with_a_million} with a million");
-        assert!(with_a_million <= with_ten + 1, "{operation}");
+    let crowd = steps_of_all_operations(CROWD);
+    for (&(operation, with_ten), &(_, with_a_crowd)) in ten.iter().zip(&crowd) {
+        println!("{operation}: {with_ten} steps with ten waiters, {with_a_crowd} with a crowd");
+        assert!(with_a_crowd <= with_ten + 1, "{operation}");
     }
 }
 
 #[test]
-fn a_million_waiters_that_are_overdue_at_once_are_looked_at_one_by_one() {
-    let mut crowd = Crowd::new(MILLION);
+fn a_crowd_of_waiters_that_are_overdue_at_once_is_looked_at_one_by_one() {
+    let mut crowd = Crowd::new(CROWD);
     crowd.turn.now_ns += u64::from(LEASE_MS) * 1_000_000 + 1_000_000;
     let mut most = 0;
-    for _ in 0..=MILLION {
+    for _ in 0..=CROWD {
         most = most.max(crowd.steps(Crowd::expire_next));
     }
     println!("at most {most} steps an expiry");
@@ -102,13 +103,13 @@ fn a_million_waiters_that_are_overdue_at_once_are_looked_at_one_by_one() {
 }
 
 #[test]
-fn a_million_sessions_that_come_up_early_are_looked_at_over_many_turns() {
+fn a_crowd_of_sessions_that_come_up_early_is_looked_at_over_many_turns() {
     let mut table = Table::new(Arc::new(TokenSource::new()));
     let mut turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open };
     let mut effects = Vec::new();
     let lease = Lease::from_ms(60_000).unwrap();
     let name = LockName::new("jobs").unwrap();
-    for conn in 0..MILLION {
+    for conn in 0..CROWD {
         let request = Acquire { name: name.clone(), lease };
         table.acquire(&turn, conn, request, &mut effects).unwrap();
     }
@@ -120,7 +121,7 @@ fn a_million_sessions_that_come_up_early_are_looked_at_over_many_turns() {
         assert!(table.sessions.touched.get() - before < 16 * 1024, "a turn's looks are bounded");
         turns += 1;
     }
-    assert!(turns >= MILLION / 1024);
+    assert!(turns >= CROWD / 1024);
 }
 
 const SLICE_SLOTS: u32 = 1024;
@@ -140,7 +141,7 @@ fn walk<T>(table: &Table<u32>, slice: impl Fn(&Table<u32>, u32) -> (Vec<T>, Opti
 }
 
 #[test]
-fn a_slice_of_a_million_locks_or_of_a_million_waiters_costs_a_bounded_number_of_steps() {
+fn a_slice_of_a_crowd_of_locks_or_of_waiters_costs_a_bounded_number_of_steps() {
     let names = |table: &Table<u32>, slot| {
         let (names, more) = table.names_from(slot, SLICE_SLOTS);
         (names.cloned().collect(), more)
@@ -150,14 +151,14 @@ fn a_slice_of_a_million_locks_or_of_a_million_waiters_costs_a_bounded_number_of_
         (sessions.map(|(id, _)| id).collect(), more)
     };
     let mut apart = Crowd::new(0);
-    for conn in 1..MILLION {
+    for conn in 1..CROWD {
         let lease = Lease::from_ms(LEASE_MS).unwrap();
         let request = Acquire { name: LockName::new(&format!("lock/{conn}")).unwrap(), lease };
         apart.table.acquire(&apart.turn, conn, request, &mut apart.effects).unwrap();
     }
-    let together = Crowd::new(MILLION);
+    let together = Crowd::new(CROWD);
     // A session's slice looks at its slot and at its lock.
-    for (crowd, locks, claims) in [(&apart, MILLION, MILLION), (&together, 1, MILLION + 1)] {
+    for (crowd, locks, claims) in [(&apart, CROWD, CROWD), (&together, 1, CROWD + 1)] {
         assert_eq!(walk(&crowd.table, names), (u64::from(SLICE_SLOTS.min(locks)), locks as usize));
         let (most, seen) = walk(&crowd.table, sessions);
         println!("{locks} locks, {claims} claims: at most {most} steps a slice of sessions");
@@ -165,7 +166,7 @@ fn a_slice_of_a_million_locks_or_of_a_million_waiters_costs_a_bounded_number_of_
         assert!(most <= 3 * u64::from(SLICE_SLOTS));
     }
     let before = together.table.sessions.touched.get();
-    assert_eq!(together.table.lock("jobs").unwrap().waiters, MILLION);
+    assert_eq!(together.table.lock("jobs").unwrap().waiters, CROWD);
     assert_eq!(
         together.table.sessions.touched.get(),
         before,
