@@ -20,3 +20,4 @@ pub mod process;
 pub mod program;
 pub mod random;
 pub mod terminal;
+pub mod tls;

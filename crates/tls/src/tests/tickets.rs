@@ -1,4 +1,4 @@
-//! Resumption: what a ticket is good for, and what ends it.
+//! What ends a ticket with time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,34 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustls::HandshakeKind;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
-
-use super::pair::{FILES, Pair, VERSIONS, authorities, certificate, client, mutual, plain};
-use crate::{Config, Fault};
 use testkit::certificates::Says;
+use testkit::tls::VERSIONS;
 
-#[test]
-#[ignore = "needs openssl, which .ci/run installs before it runs this"]
-fn a_session_is_resumed_with_its_identity_but_not_after_a_reload() {
-    for (name, configs) in [(None, [plain(), plain()]), (Some("client"), [mutual(), mutual()])] {
-        for version in VERSIONS {
-            let client = client(version, name);
-            let kind = |config: &Config| {
-                let mut pair = Pair::established(&client, config);
-                assert_eq!(pair.server.identity().unwrap().is_some(), name.is_some());
-                pair.say(b"question");
-                assert_eq!(pair.received, b"question");
-                assert_eq!(pair.reply(b"answer"), b"answer");
-                pair.client.handshake_kind().unwrap()
-            };
-            let [before, after] = &configs;
-            assert_eq!(kind(before), HandshakeKind::Full, "{version:?}");
-            assert_eq!(kind(before), HandshakeKind::Resumed, "{version:?}");
-            assert_eq!(kind(&before.clone()), HandshakeKind::Resumed, "{version:?}");
-            assert_eq!(kind(after), HandshakeKind::Full, "{version:?}");
-            assert_eq!(kind(after), HandshakeKind::Resumed, "{version:?}");
-        }
-    }
-}
+use super::{FILES, Pair, authorities, certificate, client};
+use crate::{Config, Fault};
 
 /// A clock that stands where it is put.
 #[derive(Debug)]

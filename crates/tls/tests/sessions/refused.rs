@@ -1,13 +1,12 @@
 //! Clients that are not let in, and what they hear of it.
 
-use rustls::{AlertDescription, CertificateError, Error, SupportedProtocolVersion};
-
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-
-use super::pair::{FILES, Pair, VERSIONS, authorities, certificate, client, mutual, plain};
-use crate::{Config, Fault};
+use rustls::{AlertDescription, CertificateError, Error, SupportedProtocolVersion};
 use testkit::certificates::{ALWAYS, EXPIRED, FUTURE, Says};
+use tls::{Config, Fault};
+
+use crate::pair::{FILES, Pair, VERSIONS, authorities, certificate, client, mutual, plain};
 
 /// What the server says, and what the client hears.
 fn refusal(version: &'static SupportedProtocolVersion, name: Option<&str>) -> (Fault, Error) {
@@ -130,7 +129,7 @@ fn every_authority_in_the_file_vouches_by_itself() {
     FILES.issue("of-other-ca", Says { by: "other-ca", ..Says::default() });
     let both = ["ca.pem", "other-ca.pem"].map(|file| std::fs::read(FILES.path(file)).unwrap()).concat();
     std::fs::write(FILES.path("both.pem"), both).unwrap();
-    let both = crate::ClientCa::load(&FILES.path("both.pem")).unwrap();
+    let both = tls::ClientCa::load(&FILES.path("both.pem")).unwrap();
     assert_eq!(both.count(), 2);
     let config = Config::new(&certificate("server"), Some(&both)).unwrap();
     for name in ["client", "of-other-ca"] {

@@ -1,25 +1,6 @@
 //! The end of a session: close_notify from either side.
 
-use super::pair::{Pair, VERSIONS, client, plain};
-
-#[test]
-#[ignore = "needs openssl, which .ci/run installs before it runs this"]
-fn what_came_before_a_close_notify_is_delivered_and_what_comes_after_it_is_ignored() {
-    for version in VERSIONS {
-        let mut pair = Pair::established(&client(version, None), &plain());
-        std::io::Write::write_all(&mut pair.client.writer(), b"last words").unwrap();
-        pair.client.send_close_notify();
-        let mut bytes = pair.outgoing();
-        assert!(!pair.server.is_closed_by_peer());
-        bytes.extend_from_slice(b"this is no TLS at all");
-        pair.give(&bytes).unwrap();
-        assert_eq!(pair.received, b"last words", "{version:?}");
-        assert!(pair.server.is_closed_by_peer(), "{version:?}");
-        pair.give(b"and more").unwrap();
-        assert_eq!((&*pair.received, pair.server.kept_bytes()), (&b"last words"[..], 0), "{version:?}");
-        assert_eq!(pair.reply(b"good bye"), b"good bye", "the other direction is open, {version:?}");
-    }
-}
+use crate::pair::{Pair, VERSIONS, client, plain};
 
 #[test]
 #[ignore = "needs openssl, which .ci/run installs before it runs this"]

@@ -3,9 +3,9 @@
 use std::fs;
 
 use testkit::certificates::{EXPIRED, FUTURE, Key, Says};
+use tls::{Certificate, ClientCa, FileOf};
 
-use super::pair::{FILES, certificate};
-use crate::{Certificate, ClientCa, FileOf};
+use crate::pair::{FILES, certificate};
 
 /// The problem with a pair of files, and what stands before it, which must be the path of `named`.
 fn problem(cert: &str, key: &str, named: &str) -> String {
