@@ -25,7 +25,7 @@ pub enum Fault {
     #[error("the client and this server have no TLS in common: {}", words::error(.0))]
     NothingInCommon(Error),
     /// Its first bytes are none of TLS.
-    #[error("the client speaks no TLS; this port does")]
+    #[error("the client speaks no TLS, and this port does")]
     NoTls,
     /// What it sends is no TLS.
     #[error("the client broke TLS: {}", words::error(.0))]
