@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::{env, fmt};
 
@@ -50,18 +50,34 @@ impl fmt::Display for Program {
 /// As cargo says, or beside the folder of the test's own program: `target/debug/deps/server-…` is a test of
 /// `target/debug/monolock`.
 fn find() -> String {
-    let path = match env::var_os(VARIABLE) {
-        Some(path) => path.into(),
-        None => {
-            let test = env::current_exe().expect("a test knows its own program");
-            let profile = test.ancestors().nth(2).expect("a test's program is in a folder of a profile");
-            profile.join("monolock")
-        }
-    };
-    assert!(
-        path.is_file(),
-        "there is no program to test at {}: build it with `cargo build -p monolock`",
-        path.display()
-    );
-    path.into_os_string().into_string().expect("the path of the program is text")
+    let said = env::var_os(VARIABLE).map(PathBuf::from);
+    let path = said.unwrap_or_else(|| beside(&env::current_exe().expect("a test knows its own program")));
+    checked(&path).to_owned()
+}
+
+fn beside(test: &Path) -> PathBuf {
+    test.ancestors().nth(2).expect("a test's program is in a folder of a profile").join("monolock")
+}
+
+fn checked(path: &Path) -> &str {
+    let remedy = "build it with `cargo build -p monolock`";
+    assert!(path.is_file(), "there is no program to test at {}: {remedy}", path.display());
+    path.to_str().expect("the path of the program is text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_beside_the_folder_of_the_tests() {
+        let found = beside(Path::new("/w/target/debug/deps/server-0a1b"));
+        assert_eq!(found, Path::new("/w/target/debug/monolock"));
+    }
+
+    #[test]
+    #[should_panic(expected = "there is no program to test at /nonexistent/monolock: build it with")]
+    fn a_program_that_is_not_there_is_named_with_the_remedy() {
+        checked(Path::new("/nonexistent/monolock"));
+    }
 }
