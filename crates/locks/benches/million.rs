@@ -1,7 +1,8 @@
-//! What operations cost on a lock with a million waiters, beside the same with a thousand: `cargo bench -p locks`.
+//! What operations cost on a lock with a million waiters, beside the same with a thousand:
+//! `cargo bench -p locks`.
 //!
-//! The figures are for reading. A cost that grows with the crowd ends the run with an error. The steps themselves are
-//! counted by a test of the crate, which sees the records.
+//! The figures are for reading. A cost that grows with the crowd ends the run with an error. The steps
+//! themselves are counted by a test of the crate, which sees the records.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -20,8 +21,8 @@ const REPEATS: usize = 1_000;
 /// Slots of one slice: as many as a thousand waiters fill nearly.
 const SLICE_SLOTS: u32 = 512;
 
-/// How much slower an operation may be among a thousand times as many: memory that is in no cache takes its time, and a
-/// scan would take a thousand times as long.
+/// How much slower an operation may be among a thousand times as many: memory that is in no cache takes its
+/// time, and a scan would take a thousand times as long.
 const RATIO_MAX: u32 = 100;
 
 fn main() {

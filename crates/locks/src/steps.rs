@@ -1,5 +1,6 @@
-//! A crowd of waiters on one lock costs no more steps than ten do, and a slice of a crowd is a slice: counted in accesses
-//! to session and lock records, which only the crate sees. `benches/million.rs` measures the time.
+//! A crowd of waiters on one lock costs no more steps than ten do, and a slice of a crowd is a slice: counted
+//! in accesses to session and lock records, which only the crate sees. `benches/million.rs` measures the
+//! time.
 
 use std::sync::Arc;
 

@@ -1,11 +1,13 @@
 //! An allocator that counts, for tests that say: from here on nothing is allocated.
 //!
-//! A test makes it its own with `#[global_allocator] static ALLOCATOR: CountingAllocator = CountingAllocator;`.
+//! A test makes it its own with
+//! `#[global_allocator] static ALLOCATOR: CountingAllocator = CountingAllocator;`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Calls by thread id, modulo the length: two threads of a test would share a place only after thousands of others.
+/// Calls by thread id, modulo the length: two threads of a test would share a place only after thousands of
+/// others.
 static CALLS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
 /// The system's allocator, with every call counted for its thread.
@@ -30,7 +32,8 @@ fn count() {
     CALLS[this_thread() % CALLS.len()].fetch_add(1, Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of the heap.
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of the
+// heap.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

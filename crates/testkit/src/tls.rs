@@ -113,7 +113,8 @@ impl<S: Served> Pair<S> {
         pair
     }
 
-    /// Carries bytes to and fro until nobody has more to say. A fault of the server's reaches the client as far as it can.
+    /// Carries bytes to and fro until nobody has more to say. A fault of the server's reaches the client as
+    /// far as it can.
     pub fn exchange(&mut self) -> Result<(), S::Fault> {
         loop {
             let outgoing = self.outgoing();

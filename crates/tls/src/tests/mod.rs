@@ -1,5 +1,5 @@
-//! What needs a look inside of a session or of a configuration, against rustls's own client, in memory. All else is in
-//! `tests/` of the crate.
+//! What needs a look inside of a session or of a configuration, against rustls's own client, in memory. All
+//! else is in `tests/` of the crate.
 
 mod kept;
 mod keys;
