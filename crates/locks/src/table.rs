@@ -390,10 +390,9 @@ impl<C: Copy> Table<C> {
         let session = &mut self.sessions[at];
         let Role::Holder(holder) = &mut session.role else { panic!("only a holder has something reserved") };
         holder.standing = Standing::Reserved(reason);
-        // It came up as overdue just now; there is no socket to ask any more.
-        if !session.timer.is_filed() {
-            self.file_by_lease(at);
-        }
+        // It may have been put off for its unread input: there is no socket to ask any more.
+        self.wheel.remove(&mut self.sessions, at);
+        self.file_by_lease(at);
     }
 
     /// Removes a session from everything; the end of an ownership is an effect.

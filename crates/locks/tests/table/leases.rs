@@ -1,7 +1,7 @@
 //! Between the question and the answer: what a session that came up as overdue may do before the caller says
 //! what it saw.
 
-use locks::{Gate, LOOK_AGAIN_NS, SessionId, Turn};
+use locks::{Gate, LOOK_AGAIN_NS, Reason, SessionId, Turn};
 
 use crate::checked::Checked;
 
@@ -34,4 +34,17 @@ fn a_session_heard_before_it_is_expired_stays_and_comes_up_by_its_lease() {
     assert_eq!(checked.expire(&at_us(3500), id), vec![]);
     assert_eq!(checked.table.next_overdue(at_us(3999).now_ns), None);
     assert_eq!(checked.table.next_overdue(at_us(4000).now_ns), Some(id));
+}
+
+#[test]
+fn a_session_that_is_silenced_after_it_was_put_off_is_put_off_no_longer() {
+    const PAUSE_NS: u64 = 20 * LOOK_AGAIN_NS;
+    let mut checked = Checked::new();
+    let (id, _) = checked.acquire(&at_us(0), 0, "jobs", 1);
+    let id = id.unwrap();
+    assert_eq!(checked.table.next_overdue(at_us(2000).now_ns), Some(id));
+    checked.table.look_again(at_us(2000).now_ns, id, PAUSE_NS);
+    assert_eq!(checked.table.next_overdue(at_us(2100).now_ns), None);
+    checked.silence(&at_us(2200), id, Reason::AddressLost);
+    assert_eq!(checked.table.next_overdue(at_us(2200).now_ns), Some(id));
 }

@@ -165,9 +165,7 @@ impl Model {
         }
         session.suspect = false;
         session.reserved = Some(reason);
-        if session.look == Look::Out {
-            session.look = Look::ByLease;
-        }
+        session.look = Look::ByLease;
         Vec::new()
     }
 
