@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::network::{ConnId, Segment, Side};
 use crate::register::Write;
+use crate::segment::{ConnId, Segment, Side};
 
 /// Something that happens at a moment.
 #[derive(Debug)]

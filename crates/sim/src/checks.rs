@@ -10,8 +10,8 @@ use locks::Gate;
 use locks::checker::{Checker, Event};
 use protocol::Token;
 
-use crate::network::ConnId;
 use crate::register::{Register, Write};
+use crate::segment::ConnId;
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

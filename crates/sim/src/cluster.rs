@@ -7,9 +7,9 @@
 use locks::Gate;
 
 use crate::agenda::Happening;
-use crate::network::{ConnId, Segment, Side};
+use crate::core::Core;
+use crate::segment::{ConnId, Segment, Side};
 use crate::server::{OpenUntil, Process};
-use crate::world::Core;
 
 /// How the old active server is fenced at a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use locks::{Gate, SessionId, State, Turn};
 
-use crate::network::ConnId;
+use crate::core::Core;
 use crate::sabotage::Sabotage;
+use crate::segment::ConnId;
 use crate::server::Process;
-use crate::world::Core;
 
 impl Process {
     /// Whose session it is: the connection's that brought it, unless sessions were swapped.

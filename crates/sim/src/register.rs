@@ -3,7 +3,7 @@
 
 use protocol::Token;
 
-use crate::network::ConnId;
+use crate::segment::ConnId;
 
 /// A write by someone who believed to hold the lock when it was sent.
 #[derive(Debug, Clone, Copy)]

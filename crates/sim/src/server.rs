@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use locks::{Gate, SessionId, Table, TokenSource};
+use locks::{Gate, SessionId, Table, TokenSource, Turn};
 
 use crate::agenda::Happening;
-use crate::network::{ConnId, Segment, Side};
-use crate::turn::TurnStep;
-use crate::world::Core;
+use crate::core::Core;
+use crate::segment::{ConnId, Segment, Side};
 
 /// Until when a process may grant and confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +58,18 @@ impl Socket {
     pub(crate) fn has_any(&self) -> bool {
         !self.completed.is_empty() || !self.kernel.is_empty()
     }
+}
+
+/// Where a shard's turn stands.
+#[derive(Debug, Default)]
+pub(crate) enum TurnStep {
+    /// It waits.
+    #[default]
+    Idle,
+    /// It has looked, and these connections have something for it.
+    Looked(Turn, Vec<ConnId>),
+    /// It has applied what came.
+    Applied(Turn),
 }
 
 /// A shard: the real lock table, and where its turn stands.

@@ -10,11 +10,11 @@ use protocol::{ErrorCode, ErrorFrame, Token, WAITING, acquired, decode_acquire, 
 
 use crate::checks::Frame;
 use crate::clock::HostClock;
-use crate::network::{ConnId, Segment};
+use crate::core::{Core, lock_name};
 use crate::plan::Climate;
 use crate::sabotage::Sabotage;
-use crate::server::{Process, Request, Socket};
-use crate::world::{Core, lock_name};
+use crate::segment::{ConnId, Segment, Side};
+use crate::server::{Process, Request, Socket, TurnStep};
 
 /// The pause after a turn that left something unread.
 const BUSY_NS_MAX: u64 = 500_000;
@@ -28,18 +28,6 @@ const LATE_NS_MAX: u64 = 2 * LOOK_AGAIN_NS + 1;
 
 /// No shard sleeps longer than this part of the longest lease, so that it sees its gate close.
 const SLEEPS_A_LEASE: u64 = 8;
-
-/// Where a shard's turn stands.
-#[derive(Debug, Default)]
-pub(crate) enum TurnStep {
-    /// It waits.
-    #[default]
-    Idle,
-    /// It has looked, and these connections have something for it.
-    Looked(Turn, Vec<ConnId>),
-    /// It has applied what came.
-    Applied(Turn),
-}
 
 impl Process {
     /// A shard goes on, until it is held up or its turn is over.
@@ -481,7 +469,7 @@ impl Process {
 
     fn submit(&mut self, core: &mut Core, shard: usize) {
         for (conn, segment) in std::mem::take(&mut self.shards[shard].outgoing) {
-            core.send(conn, crate::network::Side::Client, segment);
+            core.send(conn, Side::Client, segment);
         }
         // The same enter brings completions, which the shard sees in its next turn.
         for (&conn, socket) in &mut self.sockets {

@@ -9,11 +9,13 @@ use crate::checks::{Checks, Rule, Violation};
 use crate::clients::Client;
 use crate::clock::HostClock;
 use crate::cluster::Cluster;
-use crate::faults;
+use crate::core::Core;
 use crate::figures::Figures;
-use crate::network::{Network, Side};
+use crate::network::Network;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
+use crate::segment::{Segment, Side};
+use crate::strike::strike;
 use crate::trace::{Trace, Tracing};
 
 /// Clocks begin up to so far from each other: 18 minutes.
@@ -22,56 +24,6 @@ const CLOCK_OFFSET_NS_MAX: u64 = 1 << 40;
 /// Claims and conversations never end; a run that makes more steps than this stands still in virtual time.
 /// The longest ones make a tenth.
 const STEPS_MAX: u64 = 2_000_000;
-
-/// What everything shares.
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) now_ns: u64,
-    pub(crate) rng: Rng,
-    pub(crate) agenda: Agenda,
-    pub(crate) network: Network,
-    pub(crate) hosts: Vec<HostClock>,
-    /// The latest wall-clock time at which an active server looked.
-    pub(crate) unix_looked_at_ns: u64,
-    pub(crate) checks: Checks,
-    pub(crate) figures: Figures,
-    pub(crate) plan: Plan,
-    pub(crate) sabotage: Sabotage,
-    trace: Trace,
-}
-
-impl Core {
-    pub(crate) fn note(&mut self, who: impl std::fmt::Display, what: impl FnOnce() -> String) {
-        self.trace.note(self.now_ns, who, what);
-    }
-
-    /// Until its first grant, a new active server's wall clock is behind neither the last token nor the last
-    /// look of the old one: what the protocol asks of operators. After that it may step back as it likes.
-    pub(crate) fn keep_wall_clock_ahead(&mut self, host: usize, life: usize) {
-        let (token, granted_in) = self.checks.last_token();
-        if granted_in == life {
-            return;
-        }
-        let next = u128::from(token.0) + 2;
-        let unix_ns = u64::try_from((next * 1_000_000_000) >> 20).expect("tokens are times");
-        self.hosts[host].catch_up(self.now_ns, unix_ns.max(self.unix_looked_at_ns));
-    }
-
-    /// A client was granted a lock in the quiet time.
-    pub(crate) fn waited(&mut self, client: usize, waited_ns: u64) {
-        let permille = waited_ns * 1000 / self.plan.wait_ns_max;
-        self.figures.quiet_wait_permille_max = self.figures.quiet_wait_permille_max.max(permille);
-        if permille > 1000 {
-            let what = format!("client {client} waited {} ms in the quiet time", waited_ns / 1_000_000);
-            self.checks.fail(Rule::Liveness, what);
-        }
-    }
-}
-
-/// The name of a lock.
-pub(crate) fn lock_name(lock: usize) -> String {
-    format!("lock-{lock}")
-}
 
 /// How a run went.
 #[derive(Debug)]
@@ -175,7 +127,7 @@ impl World {
             Happening::GivesUp { conn, to, sent_ns } => {
                 if core.kernel_gives_up(conn, to, sent_ns) {
                     core.note("network", || format!("times connection {conn} out for its {:?}", to.other()));
-                    let segment = crate::network::Segment::TimedOut;
+                    let segment = Segment::TimedOut;
                     self.happens(Happening::Arrives { conn, at: to.other(), segment });
                 }
             }
@@ -204,7 +156,7 @@ impl World {
                 });
                 core.figures.writes[usize::from(!is_taken)] += 1;
             }
-            Happening::FaultStrikes => faults::strike(core, cluster, clients),
+            Happening::FaultStrikes => strike(core, cluster, clients),
             Happening::ProcessStarts { host } => cluster.start(core, host),
             Happening::ProcessEnds { process } => cluster.exit(core, process),
             Happening::Promotes { host } => cluster.promote(core, host),

@@ -1,5 +1,6 @@
 //! A client's host and process: it connects, waits, works under its lock, leaves, and comes back.
 
+mod news;
 mod ours;
 mod upstream;
 
@@ -9,24 +10,17 @@ use std::io::ErrorKind;
 use client::{Closed, Loss};
 use protocol::{Acquire, HEARTBEAT, Lease, LockName};
 
+use self::news::News;
 use self::ours::Ours;
 use self::upstream::Upstream;
 use crate::agenda::Happening;
 use crate::checks::{LockOfLife, Rule};
 use crate::clock::HostClock;
-use crate::network::{ConnId, Segment, Side};
+use crate::core::{Core, lock_name};
 use crate::plan::{Kind, Participant};
 use crate::register::Write;
 use crate::sabotage::Sabotage;
-use crate::world::{Core, lock_name};
-
-/// What a claim tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
-    Waits,
-    Holds,
-    Lost,
-}
+use crate::segment::{ConnId, Segment, Side};
 
 /// A claim by either kind's rules. Times are those of the client's host.
 #[derive(Debug)]

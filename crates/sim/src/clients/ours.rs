@@ -3,7 +3,7 @@
 use client::{Claim, Closed, Event, GIVE_UP_TENTHS, Loss};
 use protocol::{Acquire, Lease, Token, WAITING};
 
-use super::News;
+use super::news::News;
 use crate::sabotage::Sabotage;
 
 #[derive(Debug)]

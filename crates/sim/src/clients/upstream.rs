@@ -4,7 +4,7 @@
 use client::{Closed, GIVE_UP_TENTHS, Loss, Violation};
 use protocol::{Acquire, HEARTBEAT, Lease, ServerFrame, Token, decode_server_frame};
 
-use super::News;
+use super::news::News;
 use super::ours::tenths_of;
 
 /// Upstream's shortest interval.
