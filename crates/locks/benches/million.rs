@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use locks::{Effect, Gate, Reason, SessionId, Table, TokenSource, Turn};
+use locks::{Effect, Gate, Opening, Reason, SessionId, Table, TokenSource, Turn};
 use protocol::{Acquire, Lease, LockName};
 
 const THOUSAND: u32 = 1_000;
@@ -133,7 +133,7 @@ struct Crowd {
 
 impl Crowd {
     fn new(waiters: u32) -> Self {
-        let turn = Turn { now_ns: 7_000_000_000, unix_ns: 0, gate: Gate::Open };
+        let turn = Turn { now_ns: 7_000_000_000, unix_ns: 0, gate: Gate::Open(Opening::FIRST) };
         let table = Table::new(Arc::new(TokenSource::new()));
         let mut crowd = Self { table, turn, effects: Vec::new(), ids: Vec::new() };
         (0..=waiters).for_each(|_| {

@@ -68,15 +68,32 @@ pub struct Turn {
     pub gate: Gate,
 }
 
+/// Counts the times that the gate of this process was opened. Sessions of one opening are never confirmed in
+/// another: in between, another server may have granted their locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Opening(pub u64);
+
+impl Opening {
+    /// The only one of a server that is never a standby.
+    pub const FIRST: Self = Self(1);
+}
+
 /// Whether this server may grant and confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// It may.
-    Open,
+    /// It may, what belongs to this opening.
+    Open(Opening),
     /// It is not the active server: an ACQUIRE is refused with [`ErrorCode::STANDBY`].
     Standby,
     /// It goes: an ACQUIRE is refused with [`ErrorCode::SHUTTING_DOWN`].
     ShuttingDown,
+}
+
+impl Gate {
+    /// Whether this server may grant and confirm, in whatever opening.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Open(_))
+    }
 }
 
 /// Names one session for good: a stale id is never mistaken for the next session in the same slot.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use protocol::{Acquire, Lease, LockName};
 
-use crate::{Answer, Effect, Gate, Reason, SessionId, Table, TokenSource, Turn};
+use crate::{Answer, Effect, Gate, Opening, Reason, SessionId, Table, TokenSource, Turn};
 
 /// Ten thousand times ten: what depends on the number of waiters shows, and a debug build takes seconds.
 const CROWD: u32 = 100_000;
@@ -22,7 +22,7 @@ struct Crowd {
 
 impl Crowd {
     fn new(waiters: u32) -> Self {
-        let turn = Turn { now_ns: 7_000_000_000, unix_ns: 0, gate: Gate::Open };
+        let turn = Turn { now_ns: 7_000_000_000, unix_ns: 0, gate: Gate::Open(Opening::FIRST) };
         let table = Table::new(Arc::new(TokenSource::new()));
         let mut crowd = Self { table, turn, effects: Vec::new(), ids: Vec::new() };
         (0..=waiters).for_each(|conn| crowd.acquire(conn));
@@ -106,7 +106,7 @@ fn a_crowd_of_waiters_that_are_overdue_at_once_is_looked_at_one_by_one() {
 #[test]
 fn a_crowd_of_sessions_that_come_up_early_is_looked_at_over_many_turns() {
     let mut table = Table::new(Arc::new(TokenSource::new()));
-    let mut turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open };
+    let mut turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open(Opening::FIRST) };
     let mut effects = Vec::new();
     let lease = Lease::from_ms(60_000).unwrap();
     let name = LockName::new("jobs").unwrap();

@@ -1,15 +1,18 @@
 //! The lock table of one shard: every decision about a lock is made here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use protocol::{Acquire, ErrorCode};
+use protocol::{Acquire, ErrorCode, Token};
 
 use crate::index::NameIndex;
 use crate::lock::Lock;
 use crate::record::{Holder, Place, Role, Session, Standing, Waiter};
 use crate::slab::{NONE, Slab};
 use crate::wheel::{NS_PER_TICK, Timer, Wheel};
-use crate::{Answer, Counts, Effect, Gate, LockView, Reason, SessionId, SessionView, TokenSource, Turn};
+use crate::{
+    Answer, Counts, Effect, Gate, LockView, Opening, Reason, SessionId, SessionView, TokenSource, Turn,
+};
 
 /// When an overdue session with unread input should be looked at again: one tick of the wheel, which is about
 /// the length of a shard's busy turn, after which its input has been read.
@@ -36,6 +39,10 @@ pub struct Table<C> {
     tokens: Arc<TokenSource>,
     next_sequence: u64,
     counts: Counts,
+    /// To which all sessions belong.
+    opening: Opening,
+    /// Free locks whose first waiter is only not granted because tokens have run out.
+    starved: BTreeSet<u32>,
     /// The slot at which `close_some` goes on.
     close_at: u32,
 }
@@ -61,6 +68,8 @@ impl<C: Copy> Table<C> {
             tokens,
             next_sequence: 0,
             counts: Counts::default(),
+            opening: Opening::FIRST,
+            starved: BTreeSet::new(),
             close_at: 0,
         }
     }
@@ -78,15 +87,18 @@ impl<C: Copy> Table<C> {
         effects: &mut Vec<Effect<C>>,
     ) -> Result<SessionId, ErrorCode> {
         match turn.gate {
-            Gate::Open => {}
-            Gate::Standby => return Err(ErrorCode::STANDBY),
+            Gate::Open(opening) if self.counts.sessions == 0 => self.opening = opening,
+            Gate::Open(opening) if opening == self.opening => {}
+            // Those of the last opening end first.
+            Gate::Open(_) | Gate::Standby => return Err(ErrorCode::STANDBY),
             Gate::ShuttingDown => return Err(ErrorCode::SHUTTING_DOWN),
         }
         let lock = self.find_or_make_lock(request.name.as_str());
         let at = self.insert_session(turn, conn, lock, request.lease);
         let session = self.id(at);
-        if self.locks[lock].is_free() && self.locks[lock].queue.first(&self.sessions).is_none() {
-            self.grant(turn, at, effects);
+        let is_next = self.locks[lock].is_free() && self.locks[lock].queue.first(&self.sessions).is_none();
+        if let Some(token) = is_next.then(|| self.next_token(turn, lock)).flatten() {
+            self.grant(turn, at, token, effects);
         } else {
             self.locks[lock].queue.push_back(&mut self.sessions, at);
             self.counts.waiters += 1;
@@ -100,7 +112,7 @@ impl<C: Copy> Table<C> {
     /// session has ended or lost its I/O. The effects are to be carried out after the answer.
     #[inline]
     pub fn heartbeat(&mut self, turn: &Turn, id: SessionId, effects: &mut Vec<Effect<C>>) -> Option<Answer> {
-        if turn.gate != Gate::Open {
+        if turn.gate != Gate::Open(self.opening) {
             return None;
         }
         let session = self.sessions.get_mut(id.index, id.generation)?;
@@ -262,6 +274,32 @@ impl<C: Copy> Table<C> {
         }
     }
 
+    /// The token ceiling has risen: grants up to `max` locks that stayed free for want of a token. True while
+    /// such locks remain.
+    pub fn grant_starved(&mut self, turn: &Turn, max: usize, effects: &mut Vec<Effect<C>>) -> bool {
+        if turn.gate != Gate::Open(self.opening) {
+            return self.has_starved();
+        }
+        for _ in 0..max {
+            let Some(lock) = self.starved.pop_first() else { break };
+            self.promote(turn, lock, effects);
+            if self.starved.contains(&lock) {
+                break;
+            }
+        }
+        self.has_starved()
+    }
+
+    /// Whether a free lock waits for a token.
+    pub fn has_starved(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// Whether sessions are left that may not be confirmed any more: [`Table::close_some`] ends them.
+    pub fn must_close(&self, gate: Gate) -> bool {
+        self.counts.sessions > 0 && gate != Gate::Open(self.opening)
+    }
+
     /// Ends up to `max` sessions with [`ErrorCode::SHUTTING_DOWN`], reserved ones included, and promotes
     /// nobody. True while sessions remain; a call may end fewer than `max`, or none, and still return true.
     pub fn close_some(
@@ -271,7 +309,7 @@ impl<C: Copy> Table<C> {
         reason: Reason,
         effects: &mut Vec<Effect<C>>,
     ) -> bool {
-        debug_assert_ne!(turn.gate, Gate::Open, "the gate closes first");
+        debug_assert_ne!(turn.gate, Gate::Open(self.opening), "the gate closes first");
         let mut closed = 0;
         for _ in 0..self.sessions.slots().min(CLOSE_SLOTS_MAX) {
             if closed == max {
@@ -354,27 +392,39 @@ impl<C: Copy> Table<C> {
     /// it comes up in `next_overdue` at once, and the lock stays free until it is heard or expired.
     fn promote(&mut self, turn: &Turn, lock: u32, effects: &mut Vec<Effect<C>>) {
         let Lock { holder, queue, .. } = &mut self.locks[lock];
-        if turn.gate != Gate::Open || *holder != NONE {
+        if turn.gate != Gate::Open(self.opening) || *holder != NONE {
             return;
         }
         let Some(first) = queue.first(&self.sessions) else { return };
         if !self.sessions[first].is_overdue(turn.now_ns) {
-            queue.remove(&mut self.sessions, first);
+            let Some(token) = self.next_token(turn, lock) else { return };
+            self.locks[lock].queue.remove(&mut self.sessions, first);
             self.counts.waiters -= 1;
-            self.grant(turn, first, effects);
+            self.grant(turn, first, token, effects);
         } else if self.sessions[first].timer.is_filed() {
             self.wheel.make_due(&mut self.sessions, first);
         }
     }
 
+    /// The token with which a free lock is granted. Without one it is looked at again when the ceiling rises.
+    fn next_token(&mut self, turn: &Turn, lock: u32) -> Option<Token> {
+        let token = self.tokens.next(turn.unix_ns);
+        if token.is_none() {
+            self.starved.insert(lock);
+        }
+        token
+    }
+
     /// Makes a waiter that is in no queue the holder of its lock, which is free.
-    fn grant(&mut self, turn: &Turn, at: u32, effects: &mut Vec<Effect<C>>) {
+    fn grant(&mut self, turn: &Turn, at: u32, token: Token, effects: &mut Vec<Effect<C>>) {
         let id = self.id(at);
         let session = &mut self.sessions[at];
         let lock = &mut self.locks[session.lock];
-        assert!(lock.is_free() && turn.gate == Gate::Open, "only a free lock is granted, by an open gate");
+        assert!(
+            lock.is_free() && turn.gate == Gate::Open(self.opening),
+            "only a free lock is granted, by an open gate"
+        );
         let wait_ns = turn.now_ns - session.waiter().queued_ns;
-        let token = self.tokens.next(turn.unix_ns);
         session.last_seen_ns = turn.now_ns;
         session.role = Role::Holder(Holder { token, granted_ns: turn.now_ns, standing: Standing::Live });
         lock.holder = at;
@@ -443,6 +493,7 @@ impl<C: Copy> Table<C> {
         let Lock { name, queue, .. } = &self.locks[lock];
         if self.locks[lock].is_free() && queue.is_empty() {
             self.counts.locks -= 1;
+            self.starved.remove(&lock);
             self.names.remove(self.names.hash(name), lock);
             self.locks.remove(lock);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use locks::{Answer, Gate, Table, TokenSource, Turn};
+use locks::{Answer, Gate, Opening, Table, TokenSource, Turn};
 use protocol::{Acquire, Lease, LockName};
 use testkit::allocations::{CountingAllocator, calls_of_this_thread};
 
@@ -12,7 +12,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 #[test]
 fn heartbeats_and_their_leases_allocate_nothing() {
     let mut table = Table::new(Arc::new(TokenSource::new()));
-    let mut turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open };
+    let mut turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open(Opening::FIRST) };
     let mut effects = Vec::with_capacity(200);
     let lease = Lease::from_ms(20_000).unwrap();
     let ids: Vec<_> = (0..100)

@@ -150,7 +150,7 @@ impl Checks {
 
     /// A server answers, confirms or grants, by a look at its gate that showed this.
     pub(crate) fn sent(&mut self, conn: ConnId, frame: Frame, gate: Gate) {
-        if gate != Gate::Open {
+        if !gate.is_open() {
             self.fail(Rule::Gate, format!("connection {conn} gets {frame:?} behind a closed gate"));
         }
         let dialogue = self.dialogues.entry(conn).or_default();

@@ -4,10 +4,9 @@
 //! the other host's is promoted: it is dead, its gate's deadline has passed, it has shut down, or its address
 //! has moved.
 
-use locks::Gate;
-
 use crate::agenda::Happening;
 use crate::core::Core;
+use crate::sabotage::Sabotage;
 use crate::segment::{ConnId, Segment, Side};
 use crate::server::{OpenUntil, Process};
 
@@ -96,7 +95,8 @@ impl Cluster {
     pub(crate) fn promote(&mut self, core: &mut Core, host: usize) {
         self.promotion_is_planned = false;
         self.start(core, host);
-        let ready = self.hosts[host].0.filter(|&id| !self.processes[id].has_sessions());
+        let forgets = core.sabotage == Sabotage::ForgetsOpenings;
+        let ready = self.hosts[host].0.filter(|&id| forgets || !self.processes[id].has_sessions());
         let Some(id) = ready.filter(|&id| self.processes[id].open_until != OpenUntil::Never) else {
             let again_ns = core.now_ns.max(self.hosts[host].1) + core.plan.lease_ns / 20;
             return self.plan_promotion(core, host, again_ns);
@@ -105,7 +105,7 @@ impl Cluster {
             return;
         }
         for other in self.processes.iter().filter(|other| other.is_alive) {
-            let is_fenced = other.gate(core) != Gate::Open || other.has_lost_address;
+            let is_fenced = !other.gate(core).is_open() || other.has_lost_address;
             assert!(is_fenced, "the old active server is fenced first");
         }
         core.figures.failovers += u64::from(core.plan.has_standby && self.lives > 0);
@@ -134,7 +134,7 @@ impl Cluster {
         if process.stopped_until_ns > core.now_ns {
             return core.agenda.plan(process.stopped_until_ns, again);
         }
-        if process.gate(core) == Gate::Open {
+        if process.gate(core).is_open() {
             let term_ns = core.plan.lease_ns;
             process.open_until = OpenUntil::Boot(core.hosts[process.host].boot_ns(core.now_ns) + term_ns);
             return core.agenda.plan(core.now_ns + term_ns / 4, again);

@@ -1,6 +1,6 @@
 //! The planted faults of a server that take more than a word: what its shell does instead of the right thing.
 
-use locks::{Gate, SessionId, State, Turn};
+use locks::{SessionId, State, Turn};
 
 use crate::core::Core;
 use crate::sabotage::Sabotage;
@@ -53,7 +53,7 @@ impl Process {
 
     /// [`Sabotage::ReleasesWithoutWord`].
     pub(crate) fn release_somebody_without_word(&mut self, core: &mut Core, shard: usize, turn: &Turn) {
-        if turn.gate != Gate::Open || core.rng.u32(..50) > 0 {
+        if !turn.gate.is_open() || core.rng.u32(..50) > 0 {
             return;
         }
         let lock = core.rng.usize(..core.plan.locks);

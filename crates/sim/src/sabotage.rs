@@ -27,6 +27,8 @@ pub enum Sabotage {
     PromotesOverdue,
     /// Server: grants and confirms behind a closed gate.
     IgnoresGate,
+    /// Server: is promoted again while sessions of its last life are left, and takes them for its own.
+    ForgetsOpenings,
     /// Server: carries out a heartbeat's effects before it answers.
     AnswersAfterGranting,
     /// Server: looks at the clock before it waits, not after.
@@ -57,7 +59,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every planted fault.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::ExpiresAtHalfLease,
         Self::GrantsBeforeReleasing,
         Self::ReleasesWithoutWord,
@@ -68,6 +70,7 @@ impl Sabotage {
         Self::TakesSilenceForGone,
         Self::PromotesOverdue,
         Self::IgnoresGate,
+        Self::ForgetsOpenings,
         Self::AnswersAfterGranting,
         Self::LooksBeforeWaiting,
         Self::ReadsWallClockLate,

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use locks::{Gate, SessionId, Table, TokenSource, Turn};
+use locks::{Gate, Opening, SessionId, Table, TokenSource, Turn};
 
 use crate::agenda::Happening;
 use crate::core::Core;
+use crate::sabotage::Sabotage;
 use crate::segment::{ConnId, Segment, Side};
 
 /// Until when a process may grant and confirm.
@@ -153,10 +154,20 @@ impl Process {
     /// The gate as it stands now.
     pub(crate) fn gate(&self, core: &Core) -> Gate {
         match self.open_until {
-            OpenUntil::Always => Gate::Open,
+            OpenUntil::Always => Gate::Open(self.opening(core)),
             OpenUntil::Never => Gate::ShuttingDown,
-            OpenUntil::Boot(until) if core.hosts[self.host].boot_ns(core.now_ns) < until => Gate::Open,
+            OpenUntil::Boot(until) if core.hosts[self.host].boot_ns(core.now_ns) < until => {
+                Gate::Open(self.opening(core))
+            }
             OpenUntil::Boot(_) => Gate::Standby,
+        }
+    }
+
+    /// Each life as the active server is an opening of its own.
+    pub(crate) fn opening(&self, core: &Core) -> Opening {
+        match core.sabotage {
+            Sabotage::ForgetsOpenings => Opening::FIRST,
+            _ => Opening(self.life as u64),
         }
     }
 

@@ -75,7 +75,7 @@ impl Process {
     fn look(&mut self, core: &mut Core, shard: usize) -> Turn {
         let gate = self.gate(core);
         self.shards[shard].gate_looked_at = gate;
-        if gate == Gate::Open {
+        if gate.is_open() {
             let unix_ns = core.hosts[self.host].unix_ns(core.now_ns);
             core.unix_looked_at_ns = core.unix_looked_at_ns.max(unix_ns);
         }
@@ -85,7 +85,7 @@ impl Process {
             _ => host.unix_ns(core.now_ns),
         };
         let gate = match core.sabotage {
-            Sabotage::IgnoresGate => Gate::Open,
+            Sabotage::IgnoresGate => Gate::Open(self.opening(core)),
             _ => gate,
         };
         Turn { now_ns: host.monotonic_ns(core.now_ns), unix_ns, gate }
@@ -379,7 +379,7 @@ impl Process {
     /// This server may no longer grant: ends every session and promotes nobody.
     fn close_behind_a_closed_gate(&mut self, core: &mut Core, shard: usize, turn: &Turn) {
         let reason = match turn.gate {
-            Gate::Open => return,
+            Gate::Open(_) => return,
             Gate::Standby => Reason::Demoted,
             Gate::ShuttingDown => Reason::Shutdown,
         };
@@ -436,7 +436,7 @@ impl Process {
     ) {
         core.figures.grants += 1;
         core.figures.pushes += u64::from(wait_ns > 0);
-        core.figures.late_grants += u64::from(self.gate(core) != Gate::Open);
+        core.figures.late_grants += u64::from(!self.gate(core).is_open());
         if let Some(socket) = self.sockets.get_mut(&conn) {
             socket.heard_ns = socket.heard_ns.max(turn.now_ns);
         }

@@ -69,6 +69,16 @@ fn a_server_that_grants_behind_a_closed_gate_is_found() {
 }
 
 #[test]
+fn a_server_that_goes_on_with_sessions_of_an_earlier_opening_is_found() {
+    is_found(
+        Sabotage::ForgetsOpenings,
+        1,
+        500,
+        &[Decision, Tokens, OneBeliever, Register, HeardBeforeExpired],
+    );
+}
+
+#[test]
 fn a_server_that_answers_a_heartbeat_after_the_grant_that_it_caused_is_found() {
     is_found(Sabotage::AnswersAfterGranting, 12, 30, &[Frames]);
 }

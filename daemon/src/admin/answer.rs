@@ -170,7 +170,7 @@ mod tests {
         let peer = "[2001:db8::1]:70".parse::<std::net::SocketAddr>().unwrap().into();
         let session = {
             let mut table = locks::Table::new(Default::default());
-            let turn = locks::Turn { now_ns: 0, unix_ns: 0, gate: locks::Gate::Open };
+            let turn = locks::Turn { now_ns: 0, unix_ns: 0, gate: locks::Gate::Open(locks::Opening::FIRST) };
             let request =
                 protocol::Acquire { name: LockName::new("x").unwrap(), lease: Lease::from_ms(1).unwrap() };
             table.acquire(&turn, 0, request, &mut Vec::new()).unwrap()

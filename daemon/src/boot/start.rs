@@ -126,8 +126,8 @@ fn start_shards(
     descriptors: usize,
     trail: &Trail,
 ) -> Result<RunningShards, ServeError> {
-    let gate = Arc::new(Gate::standalone());
     let count = shard_count(settings.shards);
+    let gate = Arc::new(Gate::standalone(count));
     let capacity = capacity(descriptors, count).map_err(ServeError::Capacity)?;
     let published: Vec<Arc<Published>> = (0..count).map(|_| Arc::default()).collect();
     let shared = shard::Settings {

@@ -83,7 +83,7 @@ pub(crate) fn start(
             if let Some(cpu) = cpu {
                 pin_to(cpu);
             }
-            match Worker::new(settings, take, asked, audit, published) {
+            match Worker::new(index, settings, take, asked, audit, published) {
                 Ok(worker) => {
                     ready.send(Ok(worker.waker())).expect("the starter waits for this");
                     worker.run();

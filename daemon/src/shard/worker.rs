@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use audit::{Recorder, What};
-use locks::{Answer, Effect, LOOK_AGAIN_NS, Reason, SessionId, Table, Turn};
+use locks::{Answer, Effect, LOOK_AGAIN_NS, Opening, Reason, SessionId, Table, Turn};
 use protocol::{Acquire, ErrorCode, SessionInput, Token, WAITING, acquired, decode_session};
 use reactor::{Ended, Key, Waker};
 use tracing::debug;
@@ -42,7 +42,10 @@ const HAND_OVERS_A_TURN_MAX: usize = 64;
 /// included. 5000 that are overdue at once take five turns.
 const LEASES_A_TURN_MAX: usize = 1024;
 
-/// Sessions ended in one turn at shutdown.
+/// Free locks granted in one turn after the token ceiling has risen.
+const STARVED_A_TURN_MAX: usize = 256;
+
+/// Sessions ended in one turn at shutdown or demotion.
 const CLOSES_A_TURN_MAX: usize = 256;
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -74,7 +77,9 @@ enum Decision {
     Silence { key: Key, session: SessionId },
     /// The session's lease is over, and its socket had nothing unread.
     Expire(SessionId),
-    /// This server may not grant any more: some sessions end.
+    /// Tokens have come: some locks are granted that stayed free for want of one.
+    GrantStarved,
+    /// This server may not grant any more, or not to these sessions: some of them end.
     CloseSome(Reason),
     /// The administrator takes a lock from its holder.
     ForceRelease(Arc<str>),
@@ -84,6 +89,8 @@ enum Decision {
 
 /// A shard, on its own thread.
 pub(super) struct Worker {
+    /// Which of the shards this is.
+    index: usize,
     settings: Settings,
     wire: Wire,
     table: Table<Key>,
@@ -113,6 +120,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Sets the shard up; must run on the shard's thread, which the ring belongs to.
     pub(super) fn new(
+        index: usize,
         settings: Settings,
         inbox: Receiver<HandOver>,
         questions: Receiver<Asked>,
@@ -131,6 +139,7 @@ impl Worker {
         // The first beat: the shard is ready, and its first turn may come as late as any other.
         counters.publish(&published, clock::monotonic_ns());
         Ok(Self {
+            index,
             wire,
             table: Table::new(Arc::clone(&settings.tokens)),
             trail: Trail::new(audit),
@@ -158,10 +167,12 @@ impl Worker {
     pub(super) fn run(mut self) {
         while !self.is_done() {
             self.wire.wait(self.sleep());
+            let closed = self.settings.gate.last_closed();
             self.turn = look(&self.settings);
             let woken_ns = self.turn.now_ns;
             self.unfinished = false;
-            self.close_sessions_behind_a_closed_gate();
+            self.close_sessions_behind_a_closed_gate(closed);
+            self.grant_starved_locks();
             let busy = self.take_arrivals();
             // Here the socket of each session tells all: the completions are drained, and new ones come with
             // an enter only.
@@ -288,17 +299,28 @@ impl Worker {
         self.wire.has_unread(key).then_some(pause_ns)
     }
 
-    /// Ends sessions when this server may no longer grant: some a turn, and promotes nobody.
-    fn close_sessions_behind_a_closed_gate(&mut self) {
+    /// Ends sessions when this server may no longer grant: some a turn, and promotes nobody. When none is
+    /// left, the end of the opening is confirmed.
+    fn close_sessions_behind_a_closed_gate(&mut self, closed: Opening) {
         let reason = match self.turn.gate {
-            locks::Gate::Open => return,
-            locks::Gate::Standby => Reason::Demoted,
+            locks::Gate::Open(_) | locks::Gate::Standby => Reason::Demoted,
             locks::Gate::ShuttingDown => {
                 self.shut_down_ns.get_or_insert(self.turn.now_ns);
                 Reason::Shutdown
             }
         };
-        self.apply(Decision::CloseSome(reason));
+        if self.table.must_close(self.turn.gate) {
+            self.apply(Decision::CloseSome(reason));
+        }
+        if self.table.counts().sessions == 0 && !self.turn.gate.is_open() {
+            self.settings.gate.confirm(self.index, closed);
+        }
+    }
+
+    fn grant_starved_locks(&mut self) {
+        if self.table.has_starved() && !self.settings.tokens.is_exhausted() {
+            self.apply(Decision::GrantStarved);
+        }
     }
 
     /// Answers one question, if there is any: those that come later are for the next turn, which then does
@@ -379,6 +401,10 @@ impl Worker {
                 }
             }
             Decision::Expire(session) => self.table.expire(turn, session, effects),
+            Decision::GrantStarved => {
+                self.table.grant_starved(turn, STARVED_A_TURN_MAX, effects);
+                self.unfinished = true;
+            }
             Decision::CloseSome(reason) => {
                 self.unfinished |= self.table.close_some(turn, CLOSES_A_TURN_MAX, reason, effects);
             }
@@ -450,14 +476,15 @@ impl Worker {
 
     /// How long to wait for something to happen; counted from the end of the turn.
     fn sleep(&self) -> Duration {
-        if self.unfinished {
+        if self.unfinished || self.table.must_close(self.turn.gate) {
             return Duration::ZERO;
         }
         let until = |deadline_ns: u64| Duration::from_nanos(deadline_ns.saturating_sub(self.ended_ns));
         let lease = self.table.next_deadline_ns().map_or(SLEEP_MAX, until);
         let publication = self.counters.publication_due_ns().map_or(SLEEP_MAX, until);
         let longest = if self.shut_down_ns.is_some() { SLEEP_IN_SHUTDOWN_MAX } else { SLEEP_MAX };
-        lease.min(publication).min(longest)
+        let gate = self.settings.gate.remaining_ns().map_or(SLEEP_MAX, Duration::from_nanos);
+        lease.min(publication).min(gate).min(longest)
     }
 
     fn is_done(&self) -> bool {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use locks::{Answer, Effect, Reason, SessionId, Table, TokenSource, Turn};
-pub use locks::{Counts, Gate};
+pub use locks::{Counts, Gate, Opening};
 use protocol::{ErrorCode, ErrorFrame, WAITING, acquired, decode_acquire, decode_session};
 
 /// How often leases are looked at: much shorter than the shortest lease of a test.
@@ -56,7 +56,7 @@ impl Server {
         let address = listener.local_addr().expect("a bound socket");
         let state = State {
             table: Table::new(Arc::new(TokenSource::new())),
-            gate: Gate::Open,
+            gate: Gate::Open(Opening::FIRST),
             conns: HashMap::new(),
             accepted: 0,
         };

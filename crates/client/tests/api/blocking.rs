@@ -121,7 +121,7 @@ fn a_server_that_cannot_serve_yet_is_asked_again_until_it_can() {
             assert!(begun.elapsed() < PATIENCE);
             thread::sleep(Duration::from_millis(1));
         }
-        server.set_gate(Gate::Open);
+        server.set_gate(Gate::Open(Opening::FIRST));
         running.join().unwrap().unwrap();
     });
 }

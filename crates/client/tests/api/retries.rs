@@ -24,7 +24,7 @@ async fn a_server_that_cannot_serve_yet_is_asked_again_until_it_can() {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    server.set_gate(Gate::Open);
+    server.set_gate(Gate::Open(Opening::FIRST));
     soon(work).await.unwrap().unwrap();
 }
 

@@ -17,7 +17,11 @@ pub(crate) struct Checked {
 
 impl Checked {
     pub(crate) fn new() -> Self {
-        let table = Table::new(Arc::new(TokenSource::new()));
+        Self::with_tokens(Arc::new(TokenSource::new()))
+    }
+
+    pub(crate) fn with_tokens(tokens: Arc<TokenSource>) -> Self {
+        let table = Table::new(tokens);
         Self { table, checker: Checker::new(), lock_of: BTreeMap::new() }
     }
 
@@ -96,6 +100,12 @@ impl Checked {
         let mut more = false;
         let effects =
             self.effects(turn, |table, effects| more = table.close_some(turn, max, reason, effects));
+        (more, effects)
+    }
+
+    pub(crate) fn grant_starved(&mut self, turn: &Turn, max: usize) -> (bool, Effects) {
+        let mut more = false;
+        let effects = self.effects(turn, |table, effects| more = table.grant_starved(turn, max, effects));
         (more, effects)
     }
 

@@ -1,7 +1,7 @@
 //! Between the question and the answer: what a session that came up as overdue may do before the caller says
 //! what it saw.
 
-use locks::{Gate, LOOK_AGAIN_NS, Reason, SessionId, Turn};
+use locks::{Gate, LOOK_AGAIN_NS, Opening, Reason, SessionId, Turn};
 
 use crate::checked::Checked;
 
@@ -16,7 +16,7 @@ fn heard_after_it_came_up() -> (Checked, SessionId) {
 }
 
 fn at_us(now_us: u64) -> Turn {
-    Turn { now_ns: now_us * 1000, unix_ns: 0, gate: Gate::Open }
+    Turn { now_ns: now_us * 1000, unix_ns: 0, gate: Gate::Open(Opening::FIRST) }
 }
 
 #[test]

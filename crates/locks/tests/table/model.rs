@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use locks::{Answer, Counts, Effect, Gate, Reason, Turn};
+use locks::{Answer, Counts, Effect, Gate, Opening, Reason, Turn};
 use protocol::{ErrorCode, Token};
 
 const MS: u64 = 1_000_000;
@@ -93,13 +93,18 @@ impl Session {
 }
 
 /// Connection numbers name sessions; they rise with every ACQUIRE, so their order is that of arrival.
-#[derive(Default)]
 pub(crate) struct Model {
     pub(crate) sessions: BTreeMap<u32, Session>,
+    opening: Opening,
     last_token: u64,
+    pub(crate) ceiling: u64,
 }
 
 impl Model {
+    pub(crate) fn new(ceiling: u64) -> Self {
+        Self { sessions: BTreeMap::new(), opening: Opening::FIRST, last_token: 0, ceiling }
+    }
+
     pub(crate) fn acquire(
         &mut self,
         turn: &Turn,
@@ -110,10 +115,14 @@ impl Model {
         match turn.gate {
             Gate::Standby => return Err(ErrorCode::STANDBY),
             Gate::ShuttingDown => return Err(ErrorCode::SHUTTING_DOWN),
-            Gate::Open => {}
+            Gate::Open(opening) if opening != self.opening && !self.sessions.is_empty() => {
+                return Err(ErrorCode::STANDBY);
+            }
+            Gate::Open(opening) => self.opening = opening,
         }
         let (now, mut seen) = (turn.now_ns, Vec::new());
-        let queued = self.holder(lock).is_some() || self.first(lock).is_some();
+        let is_next = self.holder(lock).is_none() && self.first(lock).is_none();
+        let queued = !is_next || self.next_token(turn).is_none();
         let lock = lock.to_owned();
         let new = Session {
             lock: lock.clone(),
@@ -135,7 +144,7 @@ impl Model {
 
     pub(crate) fn heartbeat(&mut self, turn: &Turn, conn: u32) -> (Option<Answer>, Vec<Seen>) {
         let mut seen = Vec::new();
-        if turn.gate != Gate::Open || !self.has_io(conn) {
+        if turn.gate != Gate::Open(self.opening) || !self.has_io(conn) {
             return (None, seen);
         }
         let session = self.sessions.get_mut(&conn).unwrap();
@@ -225,6 +234,17 @@ impl Model {
         }
     }
 
+    /// An overdue first waiter of a free lock may be looked at sooner: its lock was looked at again.
+    pub(crate) fn first_waiters_may_come_up(&mut self) {
+        let locks: HashSet<String> = self.sessions.values().map(|session| session.lock.clone()).collect();
+        for lock in locks {
+            let Some(conn) = self.first(&lock).filter(|_| self.holder(&lock).is_none()) else { continue };
+            if let Look::Again { from_ns, .. } = &mut self.sessions.get_mut(&conn).unwrap().look {
+                *from_ns = 0;
+            }
+        }
+    }
+
     /// Ends one session, as `close_some` does.
     pub(crate) fn close(&mut self, turn: &Turn, conn: u32, reason: Reason) -> Vec<Seen> {
         let mut seen = Vec::new();
@@ -264,11 +284,18 @@ impl Model {
         self.sessions.get(&conn).is_some_and(|session| session.reserved.is_none())
     }
 
-    fn promote(&mut self, turn: &Turn, lock: &str, seen: &mut Vec<Seen>) {
-        if turn.gate != Gate::Open || self.holder(lock).is_some() {
+    fn next_token(&self, turn: &Turn) -> Option<Token> {
+        let time = Token::from_unix_ns(turn.unix_ns).0.min(self.ceiling.saturating_sub(1 << 20));
+        let token = time.max(self.last_token + 1);
+        (token <= self.ceiling).then_some(Token(token))
+    }
+
+    pub(crate) fn promote(&mut self, turn: &Turn, lock: &str, seen: &mut Vec<Seen>) {
+        if turn.gate != Gate::Open(self.opening) || self.holder(lock).is_some() {
             return;
         }
         let Some(conn) = self.first(lock) else { return };
+        let token = self.next_token(turn);
         let session = self.sessions.get_mut(&conn).unwrap();
         if session.is_overdue(turn.now_ns) {
             if session.look != Look::Out {
@@ -276,7 +303,7 @@ impl Model {
             }
             return;
         }
-        let token = Token((self.last_token + 1).max(Token::from_unix_ns(turn.unix_ns).0));
+        let Some(token) = token else { return };
         self.last_token = token.0;
         session.seen(turn.now_ns);
         session.held = Some(Held { token, granted_ns: turn.now_ns });

@@ -1,8 +1,10 @@
 //! Random operations under a jumping clock: the table does what the naive model does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use locks::{Gate, LOOK_AGAIN_NS, Reason, SessionId, Turn};
+use locks::{Gate, LOOK_AGAIN_NS, Opening, Reason, SessionId, TokenSource, Turn};
+use protocol::Token;
 
 use crate::checked::{Checked, Effects};
 use crate::model::{Look, Model, Seen};
@@ -20,6 +22,7 @@ const STEPS: u64 = 500;
 struct Pair {
     random: Random,
     turn: Turn,
+    tokens: Arc<TokenSource>,
     checked: Checked,
     model: Model,
     /// All ids ever, stale ones too.
@@ -46,11 +49,16 @@ fn the_table_does_what_the_naive_model_does() {
 impl Pair {
     fn new(mut random: Random) -> Self {
         let now_ns = random.below(1 << 50);
+        // Half of the runs have a ceiling, which is mostly reached.
+        let has_ceiling = random.below(2) == 0;
+        let tokens =
+            Arc::new(if has_ceiling { TokenSource::with_ceiling(Token(0)) } else { TokenSource::new() });
         Self {
             random,
-            turn: Turn { now_ns, unix_ns: 1 << 60, gate: Gate::Open },
-            checked: Checked::new(),
-            model: Model::default(),
+            turn: Turn { now_ns, unix_ns: 1 << 60, gate: Gate::Open(Opening::FIRST) },
+            checked: Checked::with_tokens(Arc::clone(&tokens)),
+            model: Model::new(if has_ceiling { 0 } else { u64::MAX }),
+            tokens,
             ids: BTreeMap::new(),
             conns: BTreeMap::new(),
             asked: Vec::new(),
@@ -70,8 +78,12 @@ impl Pair {
             67..69 => self.kick(),
             69..80 => self.take_overdue(),
             80..88 => self.answer_one(),
-            88..97 => self.pass_time(),
-            97..99 => self.turn.gate = self.random.pick(&[Gate::Open, Gate::Open, Gate::Standby]),
+            88..95 => self.pass_time(),
+            95..97 => self.raise_ceiling(),
+            97..99 => {
+                let gates = [Gate::Open(Opening::FIRST), Gate::Open(Opening(2)), Gate::Standby];
+                self.turn.gate = self.random.pick(&gates);
+            }
             _ => self.close_some(),
         }
     }
@@ -188,6 +200,31 @@ impl Pair {
             let effects = self.checked.expire(&self.turn, id);
             let seen = self.model.expire(&self.turn, conn);
             self.same(&effects, &seen);
+        }
+    }
+
+    /// A few tokens more; locks that were free for want of one are granted in any order.
+    fn raise_ceiling(&mut self) {
+        if self.model.ceiling == u64::MAX {
+            return;
+        }
+        self.model.ceiling += self.random.below(20);
+        self.tokens.raise_ceiling(Token(self.model.ceiling));
+        self.model.first_waiters_may_come_up();
+        loop {
+            let (more, effects) = self.checked.grant_starved(&self.turn, 1);
+            let lock = effects.iter().find_map(|effect| match Seen::from(effect) {
+                Seen::Granted(_, lock, ..) => Some(lock),
+                _ => None,
+            });
+            let mut seen = Vec::new();
+            if let Some(lock) = &lock {
+                self.model.promote(&self.turn, lock, &mut seen);
+            }
+            self.same(&effects, &seen);
+            if !more || effects.is_empty() {
+                break;
+            }
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use locks::{Gate, Reason, SessionId, State, Turn};
+use locks::{Gate, Opening, Reason, SessionId, State, Turn};
 
 use crate::checked::Checked;
 use testkit::random::{Random, with_seeds};
 
-const TURN: Turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open };
+const TURN: Turn = Turn { now_ns: 0, unix_ns: 0, gate: Gate::Open(Opening::FIRST) };
 
 /// Claims that stay, and as many that come and go, on locks of their own and on one lock.
 struct Crowd {

@@ -13,16 +13,19 @@
 //! | `a: suspect`, `a: alive`, `a: kick` | |
 //! | `pass 10s` | time passes |
 //! | `wall 1s` | the wall clock is set back or forward to this time |
-//! | `gate standby` | `open`, `standby`, `shutting-down` |
+//! | `gate standby` | `open`, `open 2` (the second opening), `standby`, `shutting-down` |
+//! | `ceiling 2000000` | tokens up to this one are put aside; without a first `ceiling` there is none |
 //! | `leases unread a b` | who is overdue is expired, except those with unread input |
 //! | `force-release jobs`, `close 2 shutdown`, `show jobs` | |
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use locks::{Answer, Effect, Gate, LOOK_AGAIN_NS, Reason, SessionId, State, Turn};
+use locks::{Answer, Effect, Gate, LOOK_AGAIN_NS, Opening, Reason, SessionId, State, TokenSource, Turn};
+use protocol::Token;
 
 use crate::checked::{Checked, Effects};
 
@@ -69,6 +72,7 @@ fn play(golden: &str) -> String {
 
 struct Scene {
     turn: Turn,
+    tokens: Option<Arc<TokenSource>>,
     checked: Checked,
     names: Vec<String>,
     ids: BTreeMap<String, SessionId>,
@@ -78,7 +82,8 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         Self {
-            turn: Turn { now_ns: START_NS, unix_ns: START_NS, gate: Gate::Open },
+            turn: Turn { now_ns: START_NS, unix_ns: START_NS, gate: Gate::Open(Opening::FIRST) },
+            tokens: None,
             checked: Checked::new(),
             names: Vec::new(),
             ids: BTreeMap::new(),
@@ -96,7 +101,8 @@ impl Scene {
                 self.turn.unix_ns += ns(time);
             }
             ["wall", time] => self.turn.unix_ns = ns(time),
-            ["gate", gate] => self.turn.gate = self::gate(gate),
+            ["gate", ref gate @ ..] => self.turn.gate = self::gate(gate),
+            ["ceiling", token] => self.ceiling(Token(token.parse().unwrap())),
             ["leases"] => self.leases(&[]),
             ["leases", "unread", ref unread @ ..] => self.leases(unread),
             ["force-release", lock] => {
@@ -112,6 +118,19 @@ impl Scene {
             ["show", lock] => self.show(lock),
             _ => panic!("no such event: {words:?}"),
         }
+    }
+
+    fn ceiling(&mut self, to: Token) {
+        match &self.tokens {
+            Some(tokens) => tokens.raise_ceiling(to),
+            None => {
+                let tokens = Arc::new(TokenSource::with_ceiling(to));
+                self.checked = Checked::with_tokens(Arc::clone(&tokens));
+                self.tokens = Some(tokens);
+            }
+        }
+        let (_, effects) = self.checked.grant_starved(&self.turn, usize::MAX);
+        self.show_effects(&effects);
     }
 
     fn session_event(&mut self, name: &str, words: &[&str]) {
@@ -247,12 +266,13 @@ fn time(ns: u64) -> String {
     format!("{:?}", Duration::from_nanos(ns))
 }
 
-fn gate(name: &str) -> Gate {
-    match name {
-        "open" => Gate::Open,
-        "standby" => Gate::Standby,
-        "shutting-down" => Gate::ShuttingDown,
-        _ => panic!("no such gate: {name}"),
+fn gate(words: &[&str]) -> Gate {
+    match *words {
+        ["open"] => Gate::Open(Opening::FIRST),
+        ["open", opening] => Gate::Open(Opening(opening.parse().unwrap())),
+        ["standby"] => Gate::Standby,
+        ["shutting-down"] => Gate::ShuttingDown,
+        _ => panic!("no such gate: {words:?}"),
     }
 }
 
