@@ -54,7 +54,7 @@
 //! | faults, of 24 kinds | 5.6 million, 109 346 or more of each kind |
 //! | guarded writes refused for an old token | 5.3 million |
 //!
-//! Of 23 planted faults most are found in the first seeds, the hardest in a search of 513; `tests/planted.rs`
+//! Of 24 planted faults most are found in the first seeds, the hardest in a search of 513; `tests/planted.rs`
 //! has the number for each.
 #![forbid(unsafe_code)]
 
