@@ -16,6 +16,7 @@ mod ops;
 mod reload;
 mod settings;
 mod shard;
+mod token_file;
 mod vital;
 
 pub use commands::main;

@@ -35,6 +35,11 @@ impl TokenSource {
         Self { last: AtomicU64::new(floor.0), ceiling: AtomicU64::new(floor.0) }
     }
 
+    /// The last token that was issued; the floor before the first.
+    pub fn last(&self) -> Token {
+        Token(self.last.load(Ordering::Relaxed))
+    }
+
     /// No later token is `floor` or below.
     pub fn stay_above(&self, floor: Token) {
         self.last.fetch_max(floor.0, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use cli::exit;
 
 use crate::capacity::TooFewDescriptors;
 use crate::reload::LoadError;
+use crate::token_file::TokenFileError;
 use crate::{admin, listener, shard};
 
 /// Why the server did not start.
@@ -13,6 +14,8 @@ pub(crate) enum ServeError {
     Ring(#[from] reactor::Unavailable),
     #[error(transparent)]
     Files(#[from] LoadError),
+    #[error(transparent)]
+    TokenFile(#[from] TokenFileError),
     #[error("-audit-log {0}")]
     Audit(#[from] audit::StartError),
     #[error("{0}")]
@@ -33,6 +36,8 @@ impl ServeError {
             Self::Ring(reactor::Unavailable::Other { .. }) => exit::OS_ERROR,
             Self::Ring(_) => exit::UNAVAILABLE,
             Self::Files(_) | Self::Audit(audit::StartError::Open(_)) => exit::CONFIG,
+            Self::TokenFile(error) if error.is_system() => exit::OS_ERROR,
+            Self::TokenFile(_) => exit::CONFIG,
             Self::Audit(audit::StartError::Thread { .. })
             | Self::Capacity(_)
             | Self::Listen(_)

@@ -23,6 +23,7 @@ use crate::ops::{self, OpsState, Sources};
 use crate::reload::Files;
 use crate::settings::ServeSettings;
 use crate::shard::{self, Questions, Shards};
+use crate::token_file::TokenFile;
 
 /// A server whose port is open.
 pub(super) struct Running {
@@ -45,7 +46,15 @@ pub(super) async fn start(
     manager: &Manager,
 ) -> Result<Running, ServeError> {
     let (files, trail) = read_files(settings)?;
-    let shards = start_shards(settings, descriptors, &trail)?;
+    let token_file = settings.token_file.as_deref().map(TokenFile::open).transpose()?;
+    let tokens = token_file.as_ref().map_or_else(Arc::default, TokenFile::tokens);
+    let shards = start_shards(settings, descriptors, &trail, tokens)?;
+    if let Some(token_file) = token_file {
+        let wakers = shards.threads.wakers();
+        token_file
+            .keep_ahead(move || wakers.wake())
+            .map_err(no_thread("the thread that keeps tokens ready"))?;
+    }
     // From here on somebody may look: at a server that is not ready.
     let counters = Arc::<IntakeCounters>::default();
     let ops = start_ops(settings, &shards, &counters, &files, &trail).await?;
@@ -125,6 +134,7 @@ fn start_shards(
     settings: &ServeSettings,
     descriptors: usize,
     trail: &Trail,
+    tokens: Arc<locks::TokenSource>,
 ) -> Result<RunningShards, ServeError> {
     let count = shard_count(settings.shards);
     let gate = Arc::new(Gate::standalone(count));
@@ -134,7 +144,7 @@ fn start_shards(
         io_timeout: settings.io_timeout,
         capacity: Arc::clone(&capacity),
         gate: Arc::clone(&gate),
-        tokens: Arc::default(),
+        tokens,
     };
     let (doors, questions, threads) = shard::start(&shared, trail.recorder.as_ref(), &published)?;
     Ok(RunningShards { count, gate, capacity, published, doors, questions, threads })

@@ -13,7 +13,7 @@ use tls::FileOf;
 
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
-    SHARDS, Server, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, Table,
+    SHARDS, Server, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
 };
 
 /// Every setting that has a variable: the server's and those of `monolock run`.
@@ -43,6 +43,8 @@ pub(crate) struct ServeSettings {
     pub(crate) tls: Option<TlsSettings>,
     /// The path of the audit log, or `-` for standard output; none when off.
     pub(crate) audit_log: Option<String>,
+    /// Where tokens are put aside; without it, only this process and its clock keep them rising.
+    pub(crate) token_file: Option<PathBuf>,
     /// The limit for one read of a started frame, for one write, and for the first frame after accept.
     /// Positive.
     pub(crate) io_timeout: Duration,
@@ -136,6 +138,7 @@ impl ServeSettings {
             admin: admin_listen.map(|listen| AdminSettings { listen, hosts }),
             tls: cert.zip(key).map(|(cert, key)| TlsSettings { cert, key, client_ca }),
             audit_log: reader.read(&AUDIT_LOG),
+            token_file: reader.read(&TOKEN_FILE),
             io_timeout: reader.read(&IO_TIMEOUT),
             log_level: reader.read(&LOG_LEVEL),
             log_format: reader.read(&LOG_FORMAT),
@@ -169,6 +172,7 @@ mod tests {
             admin: None,
             tls: None,
             audit_log: None,
+            token_file: None,
             io_timeout: Duration::from_secs(5),
             log_level: LogLevel::Info,
             log_format: LogFormat::Text,

@@ -110,6 +110,17 @@ pub(crate) const AUDIT_LOG: Setting<Option<String>> = Setting {
     },
     parse: optional_path_or_dash,
 };
+pub(crate) const TOKEN_FILE: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-token-file",
+        variable: "MONOLOCK_TOKEN_FILE",
+        default: "",
+        value: "FILE",
+        meaning: "keeps tokens rising over restarts",
+        needs: &[],
+    },
+    parse: optional_path,
+};
 pub(crate) const IO_TIMEOUT: Setting<Duration> = Setting {
     flag: Flag {
         name: "-io-timeout",
@@ -170,6 +181,7 @@ impl FlagSet for Server {
         &TLS_CLIENT_CA.flag,
         &ACL_FILE.flag,
         &AUDIT_LOG.flag,
+        &TOKEN_FILE.flag,
         &IO_TIMEOUT.flag,
         &LOG_LEVEL.flag,
         &LOG_FORMAT.flag,

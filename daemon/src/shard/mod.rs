@@ -43,8 +43,12 @@ struct Door {
 /// The running shard threads.
 pub(crate) struct Threads {
     threads: Vec<vital::Thread>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
 }
+
+/// What makes every shard look at once: at the gate, and at the token ceiling.
+#[derive(Clone)]
+pub(crate) struct Wakers(Vec<Waker>);
 
 /// Why the shards did not start.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +100,7 @@ pub(crate) fn start(
         doors.push(Door { inbox, waker });
         threads.push(thread);
     }
-    let wakers = doors.iter().map(|door| door.waker.clone()).collect();
+    let wakers = Wakers(doors.iter().map(|door| door.waker.clone()).collect());
     Ok((Shards { owners, doors }, questions, Threads { threads, wakers }))
 }
 
@@ -117,12 +121,22 @@ impl Shards {
     }
 }
 
-impl Threads {
-    /// Makes every shard look at the gate now.
+impl Wakers {
     pub(crate) fn wake(&self) {
-        for waker in &self.wakers {
+        for waker in &self.0 {
             waker.wake();
         }
+    }
+}
+
+impl Threads {
+    pub(crate) fn wakers(&self) -> Wakers {
+        self.wakers.clone()
+    }
+
+    /// Makes every shard look at the gate now.
+    pub(crate) fn wake(&self) {
+        self.wakers.wake();
     }
 
     /// Waits until every shard has ended its sessions. Only after the gate was shut and the last [`Shards`]

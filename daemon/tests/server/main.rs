@@ -21,5 +21,6 @@ mod signals;
 mod start;
 mod threads;
 mod tls;
+mod tokens;
 
 use testkit::harness;

@@ -17,7 +17,7 @@ use addresses::Addresses;
 
 use crate::commands::ending::{fail, unknown_variables};
 use crate::settings::{Reading, SHARDS, TLS_CERT, TLS_KEY};
-use crate::{boot, capacity, clock};
+use crate::{boot, capacity, clock, token_file};
 use cli::{AdminAddress, Given, Origin};
 use logging::escape::escaped;
 use tls::{Certificate, ClientCa};
@@ -130,6 +130,11 @@ async fn found(
         "-acl-file" => match acl::load(path) {
             Ok(acl) => Ok(count(acl.count(), "rule", "rules")),
             Err(error) => Err(format!("{flag} {error}")),
+        },
+        "-token-file" => match token_file::look(path) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => place::of_log(path).map_err(under_flag),
+            Err(error) => Err(error.to_string()),
         },
         "-audit-log" if text == "-" => Ok("standard output".to_owned()),
         "-audit-log" => place::of_log(path).map_err(under_flag),
