@@ -34,9 +34,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -44,12 +46,13 @@ use std::time::Duration;
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::http::Extensions;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tracing::{Level, warn};
@@ -78,13 +81,27 @@ pub struct Service {
 }
 
 /// Where clients come in. Nonblocking.
-#[derive(Debug)]
 pub enum Listener {
     /// On an address.
     Tcp(StdTcpListener),
+    /// On an address, with something to be done before a request is read.
+    Secured(StdTcpListener, Arc<dyn Secure>),
     /// On a path.
     Unix(StdUnixListener),
 }
+
+/// What makes a connection a safe one. It is bounded like the connection itself.
+pub trait Secure: Send + Sync {
+    /// The stream within, and who is at its other end; none for somebody who is not let in.
+    fn secure(&self, stream: TcpStream, remote: SocketAddr) -> Securing;
+}
+
+/// See [`Secure::secure`].
+pub type Securing = Pin<Box<dyn Future<Output = Option<(Box<dyn Stream>, Identity)>> + Send>>;
+
+/// Whom a secured connection belongs to. Handlers find it among the request's extensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity(pub String);
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +144,7 @@ async fn accept_loop(listener: Listener, service: Service) {
     let warnings = Seldom::new("cannot accept", Level::WARN, WARN_INTERVAL);
     let mut served = Served::default();
     loop {
-        let (stream, remote) = match door.accept().await {
+        let accepted = match door.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 if warnings.may_log() {
@@ -138,7 +155,7 @@ async fn accept_loop(listener: Listener, service: Service) {
             }
         };
         served.make_room(service.connections_max).await;
-        served.serve(stream, remote, &service);
+        served.serve(accepted, &service);
         // The runtime looks for input before this goes on: so a request that is there is read before its
         // connection could be the one that makes room.
         yield_now().await;
@@ -195,18 +212,31 @@ impl Served {
         }
     }
 
-    fn serve(&mut self, stream: Box<dyn Stream>, remote: Remote, service: &Service) {
+    fn serve(&mut self, accepted: Accepted, service: &Service) {
         let progress = Arc::<Progress>::default();
-        let task = self.tasks.spawn(serve(stream, remote, service.clone(), Arc::clone(&progress)));
+        let (service, at) = (service.clone(), Arc::clone(&progress));
+        let task = self.tasks.spawn(async move {
+            let time_max = service.connection_time_max;
+            // Too late, or failed at the client's end: in both cases there is nobody left to tell.
+            let _ = timeout(time_max, serve(accepted, service, at)).await;
+        });
         self.connections.push_back((task, progress));
     }
 }
 
-async fn serve(stream: Box<dyn Stream>, remote: Remote, service: Service, progress: Arc<Progress>) {
+async fn serve(accepted: Accepted, service: Service, progress: Arc<Progress>) {
+    let (stream, remote, identity) = match accepted {
+        Accepted::Plain(stream, remote) => (stream, remote, None),
+        Accepted::ToSecure(securing, remote) => match securing.await {
+            Some((stream, identity)) => (stream, remote, Some(identity)),
+            None => return,
+        },
+    };
     let router = TowerToHyperService::new(service.router);
     let answering = service_fn(move |mut request: Request<Incoming>| {
         progress.set(Progress::ANSWERING);
         request.extensions_mut().insert(remote);
+        request.extensions_mut().extend(identity.clone().map(extension).unwrap_or_default());
         let (answer, progress) = (router.call(request), Arc::clone(&progress));
         async move {
             let answer = answer.await;
@@ -219,8 +249,14 @@ async fn serve(stream: Box<dyn Stream>, remote: Remote, service: Service, progre
         // Clients like `nc -N` end their side when they have asked.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), answering);
-    // Too late, or failed at the client's end: in both cases there is nobody left to tell.
-    let _ = timeout(service.connection_time_max, connection).await;
+    // What fails here fails at the client's end.
+    let _ = connection.await;
+}
+
+fn extension(identity: Identity) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(identity);
+    extensions
 }
 
 /// A connection, whatever it goes over.
@@ -228,9 +264,16 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// A connection that has come.
+enum Accepted {
+    Plain(Box<dyn Stream>, Remote),
+    ToSecure(Securing, Remote),
+}
+
 /// A listener at work.
 enum Door {
     Tcp(TcpListener),
+    Secured(TcpListener, Arc<dyn Secure>),
     Unix(UnixListener),
 }
 
@@ -238,21 +281,29 @@ impl Door {
     fn new(listener: Listener) -> io::Result<Self> {
         match listener {
             Listener::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
+            Listener::Secured(listener, secure) => {
+                TcpListener::from_std(listener).map(|listener| Self::Secured(listener, secure))
+            }
             Listener::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
         }
     }
 
-    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Remote)> {
+    async fn accept(&self) -> io::Result<Accepted> {
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                Ok((Box::new(stream), Remote::Tcp(address)))
+                Ok(Accepted::Plain(Box::new(stream), Remote::Tcp(canonical(address))))
+            }
+            Self::Secured(listener, secure) => {
+                let (stream, address) = listener.accept().await?;
+                let address = canonical(address);
+                Ok(Accepted::ToSecure(secure.secure(stream, address), Remote::Tcp(address)))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let uid = stream.peer_cred()?.uid();
-                Ok((Box::new(stream), Remote::Unix { uid }))
+                Ok(Accepted::Plain(Box::new(stream), Remote::Unix { uid }))
             }
         }
     }

@@ -28,6 +28,7 @@
 mod fault;
 mod files;
 mod identity;
+mod mutual;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 
 pub use fault::Fault;
 pub use files::{Certificate, ClientCa, FileError, FileOf};
+pub use mutual::Mutual;
 pub use session::Session;
 
 /// TLS 1.3 tickets sent after a handshake. A client of a lock server has one connection at a time, and each
