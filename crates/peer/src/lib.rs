@@ -20,8 +20,8 @@
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! listener.set_nonblocking(true)?;
 //! let address = listener.local_addr()?.to_string();
-//! let double = async |number: u64| 2 * number;
-//! tokio::spawn(peer::serve(vec![listener], credentials.clone(), allowed.clone(), move |number| double(number)));
+//! let double = |number: u64| std::future::ready(2 * number);
+//! tokio::spawn(peer::serve(vec![listener], credentials.clone(), allowed.clone(), double));
 //!
 //! let peer = peer::Peer::new(vec![address.parse()?], credentials, allowed);
 //! let answer = peer.ask(&21_u64, Duration::from_secs(60), |_: &u64| Ok(())).await?;
