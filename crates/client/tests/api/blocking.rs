@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use monolock_client::blocking::Client;
 use monolock_client::{CancellationToken, Config, Error, Loss, RunError};
-use standin::{Gate, Server};
+use standin::{Gate, Opening, Server};
 
 use crate::common::{KEPT, LONG, PATIENCE, stand_still};
 

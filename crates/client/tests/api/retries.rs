@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use monolock_client::{CancellationToken, Error, ErrorCode, Loss, RunError};
 use protocol::{ErrorFrame, acquired};
-use standin::{Gate, Server};
+use standin::{Gate, Opening, Server};
 
 use crate::common::{LONG, PATIENCE, TOKEN, accept, client, soon};
 
