@@ -66,6 +66,7 @@ impl Batch {
         for entry in refused {
             match entry {
                 Entry::Event(event) => Run::extend(&mut run, event.time_unix_ns, 1),
+                Entry::Node(event) => Run::extend(&mut run, event.time_unix_ns, 1),
                 Entry::Lost(lost) => Run::extend(&mut run, lost.time_unix_ns, lost.count),
             }
         }
@@ -88,5 +89,5 @@ impl Batch {
 }
 
 fn count_events(entries: &[Entry]) -> u64 {
-    entries.iter().filter(|entry| matches!(entry, Entry::Event(_))).count() as u64
+    entries.iter().filter(|entry| !matches!(entry, Entry::Lost(_))).count() as u64
 }

@@ -118,6 +118,45 @@ pub enum What {
     KickWaiter,
 }
 
+/// Something that happened to the node, and to no lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEvent {
+    /// When, since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// What happened.
+    pub what: NodeWhat,
+    /// The term that it is about.
+    pub term: Option<String>,
+    /// Who or what wanted it.
+    pub by: String,
+    /// What came of it.
+    pub result: String,
+}
+
+/// What happened to the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeWhat {
+    /// It wanted to be the active one.
+    Promoted,
+    /// It is the active one no longer.
+    Demoted,
+    /// A fencer was asked to make sure that the other node can no longer act.
+    Fence,
+    /// An operator put it under hold, or took it out.
+    Hold,
+}
+
+impl NodeWhat {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Promoted => "promoted",
+            Self::Demoted => "demoted",
+            Self::Fence => "fence",
+            Self::Hold => "hold",
+        }
+    }
+}
+
 /// Where the log goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {

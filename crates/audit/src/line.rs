@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 
 use super::recorder::{Entry, Run};
-use super::{Event, What};
+use super::{Event, NodeEvent, What};
 use crate::Peer;
 use logging::escape;
 
@@ -30,6 +30,29 @@ struct EventLine<'e> {
     held_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct NodeLine<'e> {
+    #[serde(serialize_with = "time")]
+    time: u64,
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    term: Option<&'e str>,
+    by: &'e str,
+    result: &'e str,
+}
+
+impl<'e> From<&'e NodeEvent> for NodeLine<'e> {
+    fn from(event: &'e NodeEvent) -> Self {
+        Self {
+            time: event.time_unix_ns,
+            event: event.what.as_str(),
+            term: event.term.as_deref(),
+            by: &event.by,
+            result: &event.result,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -81,6 +104,7 @@ impl<'e> From<&'e Event> for EventLine<'e> {
 pub(super) fn format(entry: &Entry) -> String {
     let json = match entry {
         Entry::Event(event) => serde_json::to_string(&EventLine::from(event)),
+        Entry::Node(event) => serde_json::to_string(&NodeLine::from(event)),
         Entry::Lost(Run { time_unix_ns, count }) => {
             serde_json::to_string(&LostLine { time: *time_unix_ns, event: "lost", count: *count })
         }
@@ -154,6 +178,26 @@ mod tests {
             format(&Entry::Lost(Run { time_unix_ns: 0, count: 12 })),
             "{\"time\":\"1970-01-01T00:00:00.000000Z\",\"event\":\"lost\",\"count\":12}\n"
         );
+    }
+
+    #[test]
+    fn an_event_of_the_node_has_a_term_a_cause_and_a_result_and_no_lock() {
+        let event = |term| NodeEvent {
+            time_unix_ns: 0,
+            what: crate::NodeWhat::Promoted,
+            term,
+            by: "auto".into(),
+            result: "open".into(),
+        };
+        assert_eq!(
+            format(&Entry::Node(event(Some("7.a".into())))),
+            concat!(
+                r#"{"time":"1970-01-01T00:00:00.000000Z","event":"promoted","term":"7.a","by":"auto","#,
+                r#""result":"open"}"#,
+                "\n"
+            )
+        );
+        assert!(!format(&Entry::Node(event(None))).contains("term"));
     }
 
     #[test]

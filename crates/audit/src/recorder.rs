@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use super::Event;
+use super::{Event, NodeEvent};
 
 /// What the writer gets.
 #[derive(Debug, Clone)]
 pub(super) enum Entry {
     Event(Event),
+    Node(NodeEvent),
     /// Stands where events are missing.
     Lost(Run),
 }
@@ -110,12 +111,22 @@ impl Recorder {
     /// Hands an event to the writer, or counts it as lost. Never waits.
     pub fn record(&mut self, event: Event) {
         let time_unix_ns = event.time_unix_ns;
+        self.take(time_unix_ns, Entry::Event(event));
+    }
+
+    /// The same for an event of the node.
+    pub fn record_node(&mut self, event: NodeEvent) {
+        let time_unix_ns = event.time_unix_ns;
+        self.take(time_unix_ns, Entry::Node(event));
+    }
+
+    fn take(&mut self, time_unix_ns: u64, entry: Entry) {
         if !self.backlog.admit(self.run.is_some()) {
             self.backlog.dropped.fetch_add(1, Ordering::Relaxed);
             return Run::extend(&mut self.run, time_unix_ns, 1);
         }
         self.write_run();
-        if self.queue.send(Entry::Event(event)).is_err() {
+        if self.queue.send(entry).is_err() {
             // The log is finished.
             self.backlog.refused(1);
             Run::extend(&mut self.run, time_unix_ns, 1);

@@ -16,7 +16,7 @@ pub struct Flag {
     pub variable: &'static str,
     /// As a user would write it; empty for none.
     pub default: &'static str,
-    /// What stands for its value in the help.
+    /// What stands for its value in the help; empty for a switch, which is on where it is given without one.
     pub value: &'static str,
     /// For the help.
     pub meaning: &'static str,
@@ -122,5 +122,10 @@ fn argument(flag: &Flag) -> Arg {
     if !flag.default.is_empty() {
         help += &format!(" [default: {}]", flag.default);
     }
-    Arg::new(flag.long()).long(flag.long()).value_name(flag.value).allow_hyphen_values(true).help(help)
+    let argument = Arg::new(flag.long()).long(flag.long()).help(help);
+    if flag.value.is_empty() {
+        argument.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        argument.value_name(flag.value).allow_hyphen_values(true)
+    }
 }

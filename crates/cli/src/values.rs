@@ -15,6 +15,19 @@ pub fn optional<T: FromStr<Err = String>>(text: &str) -> Result<Option<T>, Strin
     if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
 }
 
+/// A switch: `true` or `false`, `1` or `0`; off for an empty text.
+///
+/// # Errors
+///
+/// It is something else.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "1" => Ok(true),
+        "" | "false" | "0" => Ok(false),
+        _ => Err("true or false is expected".into()),
+    }
+}
+
 /// A duration above zero.
 ///
 /// # Errors
