@@ -50,7 +50,7 @@ fn endpoint(credentials: Credentials, of: &[&str]) -> (SocketAddr, JoinHandle<()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let answer = |number: u64| std::future::ready(2 * number);
+    let answer = |number: u64| std::future::ready(Some(2 * number));
     (address, tokio::spawn(serve(vec![listener], credentials, allowed(of), answer)))
 }
 
@@ -151,4 +151,18 @@ async fn files_that_were_replaced_count_from_the_next_connection_on() {
     let _ = new.node(dir.path(), "b", &new);
     server.replace(Mutual::load(&cert(".pem"), &cert(".key"), &cert(".ca")).unwrap());
     assert_eq!(double(&client, 1, PATIENCE).await, Ok(2));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_has_no_answer_gives_none() {
+    let dir = TempDir::new().unwrap();
+    let ours = Authority::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let nothing = |_: u64| std::future::ready(None::<u64>);
+    tokio::spawn(serve(vec![listener], ours.node(dir.path(), "b", &ours), allowed(&["a"]), nothing));
+    let peer = peer(&[address], ours.node(dir.path(), "a", &ours), &["b"]);
+    let problem = double(&peer, 1, PATIENCE).await.unwrap_err().to_string();
+    assert!(problem.contains("no answer"), "{problem}");
 }
