@@ -155,7 +155,6 @@ impl Gate {
     }
 
     /// Waits until [`Gate::is_closed_everywhere`].
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the node's driver"))]
     pub(crate) async fn closed_everywhere(&self) {
         loop {
             let confirmed = self.all_may_have_confirmed.notified();

@@ -9,6 +9,7 @@ mod capacity;
 mod clock;
 mod commands;
 mod gate;
+mod ha;
 mod intake;
 mod listener;
 mod metrics;

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::clock;
+use crate::ha::{self, Node};
 use crate::intake::Admission;
-use crate::settings::{self, ServeSettings, TlsSettings};
+use crate::settings::{self, PairSettings, ServeSettings, TlsSettings};
 use acl::{self, Acl};
 use tls::{Certificate, ClientCa};
 
@@ -25,10 +26,13 @@ pub(crate) enum Part {
     ClientCa,
     Acl,
     AuditLog,
+    /// What the peer is shown, and who vouches for it.
+    Peer,
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 4] = [Self::Certificate, Self::ClientCa, Self::Acl, Self::AuditLog];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Certificate, Self::ClientCa, Self::Acl, Self::AuditLog, Self::Peer];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -36,6 +40,7 @@ impl Part {
             Self::ClientCa => "client_ca",
             Self::Acl => "acl",
             Self::AuditLog => "audit_log",
+            Self::Peer => "peer",
         }
     }
 }
@@ -80,6 +85,8 @@ pub(crate) enum LoadError {
     Acl(#[from] acl::FileError),
     #[error("-audit-log {0}")]
     Audit(#[from] audit::OpenError),
+    #[error("{flag} {0}", flag = ha::flag_of(.0.of))]
+    Peer(tls::FileError),
 }
 
 /// The files, as they were last read in whole.
@@ -87,6 +94,7 @@ pub(crate) struct Files {
     tls: Option<TlsFiles>,
     acl_file: Option<PathBuf>,
     audit: Option<Arc<audit::Log>>,
+    node: Option<(PairSettings, Node)>,
     admission: watch::Sender<Arc<Admission>>,
     status: Arc<ReloadStatus>,
 }
@@ -117,12 +125,17 @@ impl Files {
         if let Some(files) = &tls {
             status.uses(&files.certificate);
         }
-        Ok(Self { tls, acl_file, audit: None, admission, status })
+        Ok(Self { tls, acl_file, audit: None, node: None, admission, status })
     }
 
     /// Reopens this audit log too.
     pub(crate) fn set_audit(&mut self, audit: Option<Arc<audit::Log>>) {
         self.audit = audit;
+    }
+
+    /// Rereads the files of this node too.
+    pub(crate) fn set_node(&mut self, settings: PairSettings, node: Node) {
+        self.node = Some((settings, node));
     }
 
     /// What connections are accepted under, now and after each reload.
@@ -158,6 +171,9 @@ impl Files {
         self.admission.send_replace(Arc::new(admission));
         if let Some(audit) = &self.audit {
             outcomes.push((Part::AuditLog, audit.reopen().map_err(LoadError::Audit)));
+        }
+        if let Some((settings, node)) = &self.node {
+            outcomes.push((Part::Peer, node.reload(settings).map_err(LoadError::Peer)));
         }
         if outcomes.is_empty() {
             info!("SIGHUP: no file is configured, nothing to reload");

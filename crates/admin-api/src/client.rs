@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::{About, Error, Kicked, Listing, Lock, PAGE_LOCKS_MAX, Refusal, Released};
+use crate::{About, Commanded, Error, Kicked, Listing, Lock, NodeStatus, PAGE_LOCKS_MAX, Refusal, Released};
 
 /// How long a connection may take: several retransmissions of a lost SYN, and a slow look-up of a name.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -76,6 +76,16 @@ impl Client {
     pub async fn kick(&self, name: &LockName, waiter: SocketAddr) -> Result<Kicked, Error> {
         let target = format!("{}/waiters/{}", path(name), encoded(&waiter.to_string()));
         self.call(Method::DELETE, target).await.map_err(Error::of_action)
+    }
+
+    /// One of two nodes, as it is.
+    pub async fn node(&self) -> Result<NodeStatus, Error> {
+        self.call(Method::GET, "/api/ha".into()).await
+    }
+
+    /// Has one of two nodes do something: `promote?mode=auto`, as the API has it.
+    pub async fn command(&self, command: &str) -> Result<Commanded, Error> {
+        self.call(Method::POST, format!("/api/ha/{command}")).await.map_err(Error::of_action)
     }
 
     /// All locks whose names match, page by page in the order of their names. Memory holds one page.

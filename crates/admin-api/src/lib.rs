@@ -30,7 +30,8 @@ mod types;
 pub use client::Client;
 pub use error::Error;
 pub use types::{
-    About, Config, Holder, Info, Kicked, Listing, Lock, Refusal, Released, Summary, Time, Waiter,
+    About, Commanded, Config, Holder, Info, Kicked, Listing, Lock, NodeStatus, PeerStatus, Refusal, Released,
+    Summary, Time, Waiter,
 };
 
 /// The longest pattern of a listing, in bytes: four times the longest name. It is matched against every name.

@@ -106,6 +106,65 @@ pub struct Kicked {
     pub kicked: Waiter,
 }
 
+/// The answer to a command of `POST /api/ha/…`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commanded {
+    /// 0 done, 1 refused, 2 unknown, 3 pending: the exit status of the command.
+    pub status: u8,
+    /// What came of it, in a sentence.
+    pub result: String,
+}
+
+/// `GET /api/ha`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// `active`, `standby` or `fence_pending`.
+    pub role: String,
+    /// `open`, `closing` or `closed`.
+    pub gate: String,
+    /// This node's name.
+    pub node: String,
+    /// The highest promised term; while active, the term in which this node is open.
+    pub term: Option<String>,
+    /// The highest term known to have been opened.
+    pub opened: Option<String>,
+    /// Under hold: no promotion and no fencing.
+    pub hold: bool,
+    /// Demoted by hand: only a promotion by hand makes it active.
+    pub demoted: bool,
+    /// Why it is not active, where that needs a reason.
+    pub reason: Option<String>,
+    /// What the last fencer said.
+    pub last_fence: Option<String>,
+    /// The fence levels, in order.
+    pub fencers: String,
+    /// The largest token put aside.
+    pub token_ceiling: u64,
+    /// The other node.
+    pub peer: PeerStatus,
+    /// What an operator should look at.
+    pub warnings: Vec<String>,
+}
+
+/// The other node, as this one knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub node: String,
+    /// How long ago it gave its last answer, in ms; none if it has not since this process started.
+    pub answered_ms_ago: Option<u64>,
+    /// Why it gave none the last time it was asked.
+    pub silence: Option<String>,
+    /// `open`, `closing` or `closed`, as it last said.
+    pub gate: Option<String>,
+    /// Its promise.
+    pub term: Option<String>,
+    /// Its sessions.
+    pub sessions: Option<u64>,
+    /// How far its wall clock is ahead of ours, in ms.
+    pub clock_ahead_ms: Option<i64>,
+}
+
 /// The answer of every call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {

@@ -1,10 +1,16 @@
 //! Every exit status of the programs here: those of sysexits.h, and those of the shells.
 
+/// Done.
+pub const SUCCESS: u8 = 0;
+
 /// What was asked for is not there.
 pub const NOT_THERE: u8 = 1;
 
 /// The lock that was asked for has another holder by now.
 pub const ANOTHER_HOLDER: u8 = 2;
+
+/// Nobody knows whether a node is active, or what came of a command to it.
+pub const UNKNOWN: u8 = 2;
 
 /// A mistake in flags, variables or arguments: EX_USAGE.
 pub const USAGE: u8 = 64;

@@ -41,6 +41,16 @@ pub enum Mistake {
         /// What is wrong with it.
         problem: String,
     },
+    /// Two settings of which a server has one.
+    #[error("{name} and {other}: {problem}")]
+    Both {
+        /// The flag or the variable.
+        name: String,
+        /// The other one.
+        other: &'static str,
+        /// Why they do not go together.
+        problem: &'static str,
+    },
     /// A setting that means nothing without another one.
     #[error("{name} needs {} as well", missing.join(" and "))]
     Alone {
@@ -100,6 +110,11 @@ impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
         value
     }
 
+    /// Something is wrong with settings that are valid each for itself.
+    pub fn mistake(&mut self, mistake: Mistake) {
+        self.mistakes.push(mistake);
+    }
+
     /// What is wrong so far.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
@@ -117,7 +132,8 @@ impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
             given.unwrap_or_else(|| panic!("{name} is read"))
         };
         let all: Vec<Given> = S::FLAGS.iter().map(|flag| given(flag.name).clone()).collect();
-        let alone = all.iter().filter(|given| !given.text.is_empty()).filter_map(|alone| {
+        let is_given = |given: &&Given| given.origin != Origin::Default && !given.text.is_empty();
+        let alone = all.iter().filter(is_given).filter_map(|alone| {
             let missing: Vec<&str> =
                 alone.flag.needs.iter().copied().filter(|needed| given(needed).text.is_empty()).collect();
             (!missing.is_empty()).then(|| Mistake::Alone { name: alone.name(), missing })

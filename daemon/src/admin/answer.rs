@@ -45,6 +45,7 @@ impl Answers {
     /// The body of the answer to a call. Blocks.
     pub(super) fn answer(&self, call: Call, remote: Remote) -> Result<Vec<u8>, Refusal> {
         match call {
+            Call::Node(_) => unreachable!("the node is asked without a thread"),
             Call::Info => self.info(),
             Call::List(filter) => self.list(&filter),
             Call::Inspect(name) => self.inspect(&name),

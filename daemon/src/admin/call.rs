@@ -1,10 +1,11 @@
 //! What a request asks for: from its method and target to a call, or to the reason why it is none.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use admin_api::{PAGE_LOCKS_MAX, PATTERN_BYTES_MAX};
 use axum::http::{Method, StatusCode, Uri};
+use ha::pair::Command;
 use percent_encoding::percent_decode_str;
 use protocol::{LockName, Token};
 use wildmatch::WildMatch;
@@ -21,6 +22,17 @@ pub(super) enum Call {
     /// Only of the holder with this token, if there is one.
     Release(LockName, Option<Token>),
     Kick(LockName, Peer),
+    /// Of one of two nodes.
+    Node(NodeCall),
+}
+
+/// A call about the node, and about no lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeCall {
+    Status,
+    Command(Command),
+    /// A check script's: does nothing where the address is not here.
+    Keep(IpAddr),
 }
 
 /// Which locks are listed.
@@ -44,6 +56,12 @@ impl Call {
             ["api", "locks", name, "release"] => {
                 (&[Method::POST], release(name, uri.query().unwrap_or_default()))
             }
+            ["api", "ha"] => (READ, Ok(Self::Node(NodeCall::Status))),
+            ["api", "ha", "promote"] => (&[Method::POST], promote(uri.query().unwrap_or_default())),
+            ["api", "ha", "demote"] => (&[Method::POST], demote(uri.query().unwrap_or_default())),
+            ["api", "ha", "switchover"] => (&[Method::POST], Ok(command(Command::Switchover))),
+            ["api", "ha", "hold"] => (&[Method::POST], Ok(command(Command::Hold))),
+            ["api", "ha", "unhold"] => (&[Method::POST], Ok(command(Command::Unhold))),
             ["api", "locks", name, "waiters", address] => (&[Method::DELETE], kick(name, address)),
             _ => return Err(Refusal::new(StatusCode::NOT_FOUND, UNKNOWN_PATH)),
         };
@@ -51,7 +69,8 @@ impl Call {
             return Err(Refusal::method_not_allowed(method, allowed));
         }
         let call = call?;
-        if !matches!(call, Self::List(_) | Self::Release(..))
+        let takes_parameters = matches!(segments[..], ["api", "ha", "promote" | "demote"]);
+        if !(takes_parameters || matches!(call, Self::List(_) | Self::Release(..)))
             && uri.query().is_some_and(|query| !query.is_empty())
         {
             return Err(bad("this call takes no query parameters"));
@@ -132,6 +151,40 @@ fn release(name: &str, query: &str) -> Result<Call, Refusal> {
             Some(Token(number(&value).ok_or_else(|| bad("token is a number, as the lock's holder has it"))?));
     }
     Ok(Call::Release(lock_name(name)?, of))
+}
+
+fn command(command: Command) -> Call {
+    Call::Node(NodeCall::Command(command))
+}
+
+/// `mode=auto`, `mode=keep&address=IP` or `mode=unfenced`; by hand without.
+fn promote(query: &str) -> Result<Call, Refusal> {
+    let (mut mode, mut address) = (None, None);
+    for (key, value) in parameters(query)? {
+        match key {
+            "mode" => mode = Some(value),
+            "address" => {
+                address = Some(value.parse().map_err(|_| bad("address is an IP address, as in 192.0.2.10"))?);
+            }
+            _ => return Err(bad(format!("unknown query parameter {key:?}: mode and address are known"))),
+        }
+    }
+    match (mode.as_deref(), address) {
+        (None, None) => Ok(command(Command::Promote)),
+        (Some("auto"), None) => Ok(command(Command::PromoteAuto)),
+        (Some("unfenced"), None) => Ok(command(Command::PromoteUnfenced)),
+        (Some("keep"), Some(address)) => Ok(Call::Node(NodeCall::Keep(address))),
+        _ => Err(bad("mode is auto or unfenced, or keep with an address")),
+    }
+}
+
+/// `mode=auto`; by hand without.
+fn demote(query: &str) -> Result<Call, Refusal> {
+    match &parameters(query)?[..] {
+        [] => Ok(command(Command::Demote)),
+        [("mode", mode)] if mode == "auto" => Ok(command(Command::DemoteAuto)),
+        _ => Err(bad("mode is auto, and there is no other query parameter")),
+    }
 }
 
 fn lock_name(segment: &str) -> Result<LockName, Refusal> {

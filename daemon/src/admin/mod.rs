@@ -9,6 +9,7 @@ mod answer;
 mod call;
 mod gather;
 mod guard;
+mod node;
 mod refusal;
 mod shown;
 mod socket;
@@ -28,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::ha::Node;
 use crate::listener::{self, BindError};
 use crate::settings::{AdminSettings, ServeSettings};
 use crate::shard::Questions;
@@ -78,7 +80,11 @@ pub(crate) enum StartError {
 }
 
 /// Opens the API's address, if it has one, and serves it.
-pub(crate) async fn start(settings: &ServeSettings, questions: Questions) -> Result<Admin, StartError> {
+pub(crate) async fn start(
+    settings: &ServeSettings,
+    questions: Questions,
+    node: Option<Node>,
+) -> Result<Admin, StartError> {
     let mut admin = Admin { task: tokio::spawn(std::future::pending()), address: None, _file: None };
     let Some(AdminSettings { listen, hosts }) = &settings.admin else { return Ok(admin) };
     let listeners = match listen {
@@ -97,7 +103,7 @@ pub(crate) async fn start(settings: &ServeSettings, questions: Questions) -> Res
     };
     let service = Service {
         name: "admin API",
-        router: router(hosts.clone(), Answers::new(settings, questions))?,
+        router: router(hosts.clone(), Answers::new(settings, questions), node)?,
         connections_max: CONNECTIONS_MAX,
         connection_time_max: CONNECTION_TIME_MAX,
     };
@@ -119,14 +125,17 @@ fn warn_if_open(listeners: &[TcpListener]) {
 struct Context {
     hosts: Vec<HostName>,
     answers: Arc<Answers>,
+    /// One of two nodes, where there is a standby.
+    node: Option<Node>,
     workers: Workers,
     listings: Arc<Semaphore>,
 }
 
-fn router(hosts: Vec<HostName>, answers: Answers) -> std::io::Result<Router> {
+fn router(hosts: Vec<HostName>, answers: Answers, node: Option<Node>) -> std::io::Result<Router> {
     let context = Context {
         hosts,
         answers: Arc::new(answers),
+        node,
         workers: Workers::start("admin", THREADS, WAITING_MAX)?,
         listings: Arc::new(Semaphore::new(1)),
     };
@@ -143,6 +152,7 @@ async fn handle(
 ) -> Response {
     let call = guard::check(remote, &uri, &headers, &context.hosts).and_then(|()| Call::parse(&method, &uri));
     let answered = match call {
+        Ok(Call::Node(call)) => node::answer(context.node.as_ref(), call, remote).await,
         Ok(call) => answer(&context, call, remote).await,
         Err(refusal) => Err(refusal),
     };

@@ -5,7 +5,7 @@ use cli::exit;
 use crate::capacity::TooFewDescriptors;
 use crate::reload::LoadError;
 use crate::token_file::TokenFileError;
-use crate::{admin, listener, shard};
+use crate::{admin, ha, listener, shard};
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,8 @@ pub(crate) enum ServeError {
     Files(#[from] LoadError),
     #[error(transparent)]
     TokenFile(#[from] TokenFileError),
+    #[error(transparent)]
+    Node(#[from] ha::StartError),
     #[error("-audit-log {0}")]
     Audit(#[from] audit::StartError),
     #[error("{0}")]
@@ -38,6 +40,8 @@ impl ServeError {
             Self::Files(_) | Self::Audit(audit::StartError::Open(_)) => exit::CONFIG,
             Self::TokenFile(error) if error.is_system() => exit::OS_ERROR,
             Self::TokenFile(_) => exit::CONFIG,
+            Self::Node(error) if error.is_system() => exit::OS_ERROR,
+            Self::Node(_) => exit::CONFIG,
             Self::Audit(audit::StartError::Thread { .. })
             | Self::Capacity(_)
             | Self::Listen(_)

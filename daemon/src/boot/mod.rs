@@ -19,13 +19,14 @@ use rustix::process::Signal as RawSignal;
 use threads::runtime;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinError;
 use tracing::{info, warn};
 
 pub(crate) use error::ServeError;
 pub(crate) use size::{capacity, shard_count};
 
 use crate::settings::ServeSettings;
-use crate::{capacity as descriptors, vital};
+use crate::{capacity as descriptors, ha, vital};
 use signals::Signals;
 use systemd::Manager;
 
@@ -105,6 +106,7 @@ async fn control(
         signal = signals.next_to_end() => signal,
         ended = &mut running.ops => panic!("the ops endpoints ended: {ended:?}"),
         ended = &mut running.admin.task => panic!("the admin API ended: {ended:?}"),
+        ended = node_ended(&mut running.node) => panic!("the node ended: {ended:?}"),
         ended = &mut running.reloads => panic!("reloading ended: {ended:?}"),
     };
     info!(signal, "shutting down");
@@ -114,6 +116,20 @@ async fn control(
         signal = signals.second_to_end() => {
             warn!(signal, "second signal: ending at once");
             Ok(Shutdown::AtOnce)
+        }
+    }
+}
+
+/// Never, as long as all is well; without a standby there is nothing that could end.
+async fn node_ended(node: &mut Option<ha::Running>) -> Result<(), JoinError> {
+    match node {
+        None => std::future::pending().await,
+        Some(node) => {
+            let [driver, ear] = &mut node.tasks;
+            tokio::select! {
+                ended = driver => ended,
+                ended = ear => ended,
+            }
         }
     }
 }

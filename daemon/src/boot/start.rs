@@ -16,6 +16,7 @@ use super::systemd::Manager;
 use crate::admin::{self, Admin};
 use crate::capacity::Capacity;
 use crate::gate::Gate;
+use crate::ha::{self, Around, HaMetrics, Prepared};
 use crate::intake::{self, Intake};
 use crate::listener;
 use crate::metrics::{IntakeCounters, Published};
@@ -28,6 +29,8 @@ use crate::token_file::TokenFile;
 /// A server whose port is open.
 pub(super) struct Running {
     pub(super) gate: Arc<Gate>,
+    /// One of two, where there is a standby.
+    pub(super) node: Option<ha::Running>,
     pub(super) shards: shard::Threads,
     pub(super) intake: Intake,
     pub(super) ops: JoinHandle<()>,
@@ -45,10 +48,16 @@ pub(super) async fn start(
     hangup: Signal,
     manager: &Manager,
 ) -> Result<Running, ServeError> {
-    let (files, trail) = read_files(settings)?;
+    let (mut files, trail) = read_files(settings)?;
+    // The state of a node comes before anything that could act for it.
+    let prepared = settings.pair.as_ref().map(Prepared::new).transpose()?;
     let token_file = settings.token_file.as_deref().map(TokenFile::open).transpose()?;
-    let tokens = token_file.as_ref().map_or_else(Arc::default, TokenFile::tokens);
-    let shards = start_shards(settings, descriptors, &trail, tokens)?;
+    let tokens = match (&prepared, &token_file) {
+        (Some(node), _) => node.tokens(),
+        (None, Some(file)) => file.tokens(),
+        (None, None) => Arc::default(),
+    };
+    let shards = start_shards(settings, descriptors, &trail, Arc::clone(&tokens))?;
     if let Some(token_file) = token_file {
         let wakers = shards.threads.wakers();
         token_file
@@ -57,8 +66,34 @@ pub(super) async fn start(
     }
     // From here on somebody may look: at a server that is not ready.
     let counters = Arc::<IntakeCounters>::default();
-    let ops = start_ops(settings, &shards, &counters, &files, &trail).await?;
-    let admin = admin::start(settings, shards.questions).await?;
+    let metrics = settings.pair.as_ref().map(|_| Arc::<HaMetrics>::default());
+    let sources = Sources {
+        shards: shards.published.clone(),
+        intake: Arc::clone(&counters),
+        reloads: files.status(),
+        audit_dropped: trail.log.as_deref().map(audit::Log::dropped),
+        gate: Some(Arc::clone(&shards.gate)),
+        tokens: Some(Arc::clone(&tokens)),
+        node: metrics.clone(),
+    };
+    let ops = start_ops(settings, sources).await?;
+    let mut node = None;
+    if let (Some(pair), Some(prepared)) = (&settings.pair, prepared) {
+        let state = ops.state.clone();
+        let around = Around {
+            gate: Arc::clone(&shards.gate),
+            tokens,
+            wakers: shards.threads.wakers(),
+            published: shards.published.clone(),
+            audit: trail.recorder.clone(),
+            metrics: metrics.unwrap_or_default(),
+            is_ready: Box::new(move || state.is_fit()),
+        };
+        let running = ha::start(settings, pair, prepared, around).await?;
+        files.set_node(pair.clone(), running.node.clone());
+        node = Some(running);
+    }
+    let admin = admin::start(settings, shards.questions, node.as_ref().map(|node| node.node.clone())).await?;
     let reloader = Workers::start("reload", 1, 1).map_err(no_thread("the thread that reloads files"))?;
 
     let threads = intake_count(shards.count);
@@ -84,6 +119,7 @@ pub(super) async fn start(
         address = %listening,
         ops = ops.addresses.as_ref().map(display),
         admin = admin.address.as_ref().map(display),
+        peer = node.as_ref().and_then(|node| node.address.as_ref()).map(display),
         shards = shards.count,
         connections_max = shards.capacity.places(),
         "listening"
@@ -91,6 +127,7 @@ pub(super) async fn start(
     manager.ready();
     Ok(Running {
         gate: shards.gate,
+        node,
         shards: shards.threads,
         intake,
         ops: ops.task,
@@ -137,7 +174,10 @@ fn start_shards(
     tokens: Arc<locks::TokenSource>,
 ) -> Result<RunningShards, ServeError> {
     let count = shard_count(settings.shards);
-    let gate = Arc::new(Gate::standalone(count));
+    let gate = Arc::new(match settings.pair {
+        Some(_) => Gate::standby(count),
+        None => Gate::standalone(count),
+    });
     let capacity = capacity(descriptors, count).map_err(ServeError::Capacity)?;
     let published: Vec<Arc<Published>> = (0..count).map(|_| Arc::default()).collect();
     let shared = shard::Settings {
@@ -158,19 +198,7 @@ struct Ops {
     addresses: Option<String>,
 }
 
-async fn start_ops(
-    settings: &ServeSettings,
-    shards: &RunningShards,
-    counters: &Arc<IntakeCounters>,
-    files: &Files,
-    trail: &Trail,
-) -> Result<Ops, ServeError> {
-    let sources = Sources {
-        shards: shards.published.clone(),
-        intake: Arc::clone(counters),
-        reloads: files.status(),
-        audit_dropped: trail.log.as_deref().map(audit::Log::dropped),
-    };
+async fn start_ops(settings: &ServeSettings, sources: Sources) -> Result<Ops, ServeError> {
     let state = OpsState::new(sources).map_err(no_thread("the thread that writes metrics out"))?;
     let listeners = match &settings.ops_listen {
         Some(address) => listener::bind_all(address, "-ops-listen").await?,

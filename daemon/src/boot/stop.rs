@@ -17,6 +17,9 @@ impl Running {
     pub(super) async fn stop(self) {
         self.state.set_shutting_down();
         self.reloads.abort();
+        if let Some(node) = &self.node {
+            node.node.stop().await;
+        }
         self.gate.shut_down();
         self.shards.wake();
         self.intake.stop().await;

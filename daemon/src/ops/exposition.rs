@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use locks::Reason;
+use locks::{Reason, TokenSource};
 use metrics::{Counter, Gauge, Key, KeyName, Label, Level as Verbosity, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 use protocol::ErrorCode;
 
 use super::histogram::write_histograms;
+use super::node::NodeSeries;
+use crate::gate::Gate;
+use crate::ha::HaMetrics;
 use crate::metrics::cells::Cells;
 use crate::metrics::names::{CODES, Count, Level};
 use crate::metrics::{IntakeCounters, Published};
@@ -25,6 +28,10 @@ pub(crate) struct Sources {
     pub(crate) reloads: Arc<ReloadStatus>,
     /// Events that the audit log lost; none without an audit log.
     pub(crate) audit_dropped: Option<Dropped>,
+    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) tokens: Option<Arc<TokenSource>>,
+    /// One of two nodes; none without a standby.
+    pub(crate) node: Option<Arc<HaMetrics>>,
 }
 
 /// A counter of the whole process, without labels.
@@ -81,6 +88,7 @@ pub(crate) struct Exposition {
     errors: Vec<(ErrorCode, Counter)>,
     reloads: Vec<(Part, bool, Counter)>,
     totals: Vec<(&'static Total, Counter)>,
+    node: NodeSeries,
     /// With TLS.
     certificate_expires: Option<Gauge>,
 }
@@ -120,6 +128,7 @@ impl Exposition {
                     Vec::new(),
                 )
             }),
+            node: NodeSeries::register(&recorder, &sources),
             handle: recorder.handle(),
             recorder,
             process,
@@ -160,6 +169,7 @@ impl Exposition {
         for (total, counter) in &self.totals {
             counter.absolute((total.read)(&self.sources));
         }
+        self.node.set(&self.sources);
         metrics::with_local_recorder(&self.recorder, || self.process.collect());
         let mut text = self.handle.render();
         write_histograms(&mut text, &all, &self.shards);
@@ -167,7 +177,7 @@ impl Exposition {
     }
 }
 
-fn register_counter(
+pub(super) fn register_counter(
     recorder: &PrometheusRecorder,
     name: &'static str,
     help: &'static str,
@@ -177,7 +187,7 @@ fn register_counter(
     recorder.register_counter(&Key::from_parts(name, labels), &METADATA)
 }
 
-fn register_gauge(
+pub(super) fn register_gauge(
     recorder: &PrometheusRecorder,
     name: &'static str,
     help: &'static str,

@@ -2,6 +2,7 @@
 
 mod exposition;
 mod histogram;
+mod node;
 mod readiness;
 
 use std::io;
@@ -68,6 +69,13 @@ impl OpsState {
     /// The protocol's port is open.
     pub(crate) fn set_serving(&self) {
         self.0.lifecycle.advance(Phase::Serving);
+    }
+
+    /// Whether this instance is fit to serve or to be promoted.
+    pub(crate) fn is_fit(&self) -> bool {
+        let Inner { lifecycle, shards, .. } = &*self.0;
+        let beats_ns = shards.iter().map(|published| published.beat_ns());
+        failing_checks(clock::monotonic_ns(), lifecycle.phase(), beats_ns).is_empty()
     }
 
     /// From now on load balancers should go elsewhere.

@@ -1,5 +1,6 @@
 //! The server's settings: each one a flag with an environment variable. Flag beats variable beats default.
 
+mod pair;
 mod table;
 mod values;
 
@@ -11,9 +12,10 @@ use cli::{AdminAddress, Flag, FlagSet, Flags, Given, HostName, ListenAddress, Mi
 use logging::{LogFormat, LogLevel};
 use tls::FileOf;
 
+pub(crate) use pair::{Ear, PairSettings};
 pub(crate) use table::{
-    ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, IO_TIMEOUT, LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN,
-    SHARDS, Server, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
+    ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, HA_CA, HA_CERT, HA_KEY, HA_STATE, IO_TIMEOUT, LISTEN,
+    LOG_FORMAT, LOG_LEVEL, OPS_LISTEN, SHARDS, Server, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
 };
 
 /// Every setting that has a variable: the server's and those of `monolock run`.
@@ -52,6 +54,8 @@ pub(crate) struct ServeSettings {
     pub(crate) log_format: LogFormat,
     /// Shard threads; one for each CPU that this process may run on when `None`.
     pub(crate) shards: Option<NonZeroUsize>,
+    /// One of two nodes; the only one when `None`.
+    pub(crate) pair: Option<PairSettings>,
 }
 
 /// How the admin API is reached.
@@ -131,18 +135,31 @@ impl ServeSettings {
         let key = reader.read(&TLS_KEY);
         let client_ca = reader.read(&TLS_CLIENT_CA);
         let acl_file = reader.read(&ACL_FILE);
+        let audit_log = reader.read(&AUDIT_LOG);
+        let token_file = reader.read(&TOKEN_FILE);
+        let (io_timeout, shards) = (reader.read(&IO_TIMEOUT), reader.read(&SHARDS));
+        let (log_level, log_format) = (reader.read(&LOG_LEVEL), reader.read(&LOG_FORMAT));
+        let pair = PairSettings::read(reader);
+        if token_file.is_some() && pair.is_some() {
+            reader.mistake(Mistake::Both {
+                name: reader.given(&TOKEN_FILE.flag).name(),
+                other: HA_STATE.flag.name,
+                problem: "the state directory keeps tokens rising",
+            });
+        }
         let client_ca = client_ca.map(|file| ClientCaSettings { file, acl_file });
         Self {
             listen,
             ops_listen,
             admin: admin_listen.map(|listen| AdminSettings { listen, hosts }),
             tls: cert.zip(key).map(|(cert, key)| TlsSettings { cert, key, client_ca }),
-            audit_log: reader.read(&AUDIT_LOG),
-            token_file: reader.read(&TOKEN_FILE),
-            io_timeout: reader.read(&IO_TIMEOUT),
-            log_level: reader.read(&LOG_LEVEL),
-            log_format: reader.read(&LOG_FORMAT),
-            shards: reader.read(&SHARDS),
+            audit_log,
+            token_file,
+            io_timeout,
+            log_level,
+            log_format,
+            shards,
+            pair,
         }
     }
 }
@@ -177,6 +194,7 @@ mod tests {
             log_level: LogLevel::Info,
             log_format: LogFormat::Text,
             shards: None,
+            pair: None,
         };
         assert_eq!(settings, expected);
     }

@@ -5,11 +5,13 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cli::values::{optional, optional_path, optional_path_or_dash, positive_duration};
-use cli::{AdminAddress, Flag, FlagSet, HostName, ListenAddress, Setting};
+use cli::values::{optional, optional_path, optional_path_or_dash, positive_duration, switch};
+use cli::{AdminAddress, Flag, FlagSet, HostName, ListenAddress, Setting, parse_duration};
+use ha::fence::Levels;
+use ha::term::NodeId;
 use logging::{LogFormat, LogLevel};
 
-use super::values::{log_format, log_level, shard_count};
+use super::values::{PeerAddress, levels, log_format, log_level, names, node_id, peer, shard_count};
 
 pub(crate) const LISTEN: Setting<ListenAddress> = Setting {
     flag: Flag {
@@ -165,6 +167,149 @@ pub(crate) const SHARDS: Setting<Option<NonZeroUsize>> = Setting {
     },
     parse: shard_count,
 };
+pub(crate) const STANDBY: Setting<bool> = Setting {
+    flag: Flag {
+        name: "-standby",
+        variable: "MONOLOCK_STANDBY",
+        default: "",
+        value: "",
+        meaning: "grants nothing until it is promoted",
+        needs: &["-node-id", "-peer", "-ha-state", "-ha-cert", "-ha-key", "-ha-ca"],
+    },
+    parse: switch,
+};
+pub(crate) const NODE_ID: Setting<Option<NodeId>> = Setting {
+    flag: Flag {
+        name: "-node-id",
+        variable: "MONOLOCK_NODE_ID",
+        default: "",
+        value: "ID",
+        meaning: "name of this node",
+        needs: &["-standby"],
+    },
+    parse: node_id,
+};
+pub(crate) const PEER: Setting<Option<PeerAddress>> = Setting {
+    flag: Flag {
+        name: "-peer",
+        variable: "MONOLOCK_PEER",
+        default: "",
+        value: "ID=ADDRESSES",
+        meaning: "the other node: id=host:port[,host:port]",
+        needs: &["-standby"],
+    },
+    parse: peer,
+};
+pub(crate) const HA_STATE: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-state",
+        variable: "MONOLOCK_HA_STATE",
+        default: "",
+        value: "DIR",
+        meaning: "what this node must not forget",
+        needs: &["-standby"],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_LISTEN: Setting<Option<ListenAddress>> = Setting {
+    flag: Flag {
+        name: "-ha-listen",
+        variable: "MONOLOCK_HA_LISTEN_ADDRESS",
+        default: "",
+        value: "ADDRESS",
+        meaning: "where the peer asks, without -ha-agent",
+        needs: &["-standby"],
+    },
+    parse: optional,
+};
+pub(crate) const HA_AGENT: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-agent",
+        variable: "MONOLOCK_HA_AGENT",
+        default: "",
+        value: "PATH",
+        meaning: "socket of `monolock ha-agent`",
+        needs: &["-standby"],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_CERT: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-cert",
+        variable: "MONOLOCK_HA_CERT",
+        default: "",
+        value: "FILE",
+        meaning: "what the peer is shown, PEM",
+        needs: &["-standby", "-ha-key", "-ha-ca"],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_KEY: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-key",
+        variable: "MONOLOCK_HA_KEY",
+        default: "",
+        value: "FILE",
+        meaning: "its private key, PEM",
+        needs: &["-standby", "-ha-cert"],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_CA: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-ca",
+        variable: "MONOLOCK_HA_CA",
+        default: "",
+        value: "FILE",
+        meaning: "who vouches for the peer, PEM",
+        needs: &["-standby", "-ha-cert"],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_ALLOW: Setting<Vec<String>> = Setting {
+    flag: Flag {
+        name: "-ha-allow",
+        variable: "MONOLOCK_HA_ALLOW",
+        default: "",
+        value: "NAMES",
+        meaning: "identities of the peer; empty = its id",
+        needs: &["-standby"],
+    },
+    parse: names,
+};
+pub(crate) const FENCER: Setting<Levels> = Setting {
+    flag: Flag {
+        name: "-fencer",
+        variable: "MONOLOCK_FENCER",
+        default: "peer",
+        value: "LEVELS",
+        meaning: "how the peer is stopped: peer,exec:PATH",
+        needs: &["-standby"],
+    },
+    parse: levels,
+};
+pub(crate) const FENCE_TIMEOUT: Setting<Duration> = Setting {
+    flag: Flag {
+        name: "-fence-timeout",
+        variable: "MONOLOCK_FENCE_TIMEOUT",
+        default: "30s",
+        value: "DURATION",
+        meaning: "limit of one exec: fencer",
+        needs: &["-standby"],
+    },
+    parse: positive_duration,
+};
+pub(crate) const FENCE_DELAY: Setting<Duration> = Setting {
+    flag: Flag {
+        name: "-fence-delay",
+        variable: "MONOLOCK_FENCE_DELAY",
+        default: "0s",
+        value: "DURATION",
+        meaning: "before exec: fencers; differs by node",
+        needs: &["-standby"],
+    },
+    parse: parse_duration,
+};
 
 /// The server's flags.
 #[derive(Debug, Clone)]
@@ -186,6 +331,19 @@ impl FlagSet for Server {
         &LOG_LEVEL.flag,
         &LOG_FORMAT.flag,
         &SHARDS.flag,
+        &STANDBY.flag,
+        &NODE_ID.flag,
+        &PEER.flag,
+        &HA_STATE.flag,
+        &HA_LISTEN.flag,
+        &HA_AGENT.flag,
+        &HA_CERT.flag,
+        &HA_KEY.flag,
+        &HA_CA.flag,
+        &HA_ALLOW.flag,
+        &FENCER.flag,
+        &FENCE_TIMEOUT.flag,
+        &FENCE_DELAY.flag,
     ];
 }
 

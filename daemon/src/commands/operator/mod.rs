@@ -6,6 +6,7 @@
 mod act;
 mod inspect;
 mod locks;
+mod node;
 mod output;
 mod problem;
 mod rank;
@@ -35,6 +36,11 @@ pub(crate) enum Command {
     Release(act::ReleaseArgs),
     Kick(act::KickArgs),
     Top(top::TopArgs),
+    Status(node::StatusArgs),
+    Promote(node::PromoteArgs),
+    Demote(node::DemoteArgs),
+    Switchover(node::SwitchoverArgs),
+    Ha(node::HaArgs),
 }
 
 /// Where the admin API is.
@@ -67,20 +73,27 @@ pub(crate) fn run(command: &Command) -> ExitCode {
     let done = runtime.block_on(done(command));
     match done {
         // A reader that has seen enough (`| head`) is no error.
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(Problem::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(problem) => fail(problem.exit_status(), &problem.to_string()),
     }
 }
 
-async fn done(command: &Command) -> Result<(), Problem> {
+/// The exit status of a command that has its answer.
+async fn done(command: &Command) -> Result<u8, Problem> {
     match command {
-        Command::Locks(args) => locks::list(&args.admin.api()?, args).await,
-        Command::Inspect(args) => inspect::inspect(&args.of.admin.api()?, args).await,
-        Command::Release(args) => act::release(&args.of.admin.api()?, args).await,
-        Command::Kick(args) => act::kick(&args.of.admin.api()?, args).await,
-        Command::Top(args) => top::top(&args.admin.api()?, args).await,
+        Command::Locks(args) => locks::list(&args.admin.api()?, args).await?,
+        Command::Inspect(args) => inspect::inspect(&args.of.admin.api()?, args).await?,
+        Command::Release(args) => act::release(&args.of.admin.api()?, args).await?,
+        Command::Kick(args) => act::kick(&args.of.admin.api()?, args).await?,
+        Command::Top(args) => top::top(&args.admin.api()?, args).await?,
+        Command::Status(args) => return node::status(args).await,
+        Command::Promote(args) => return node::promote(args).await,
+        Command::Demote(args) => return node::demote(args).await,
+        Command::Switchover(args) => return node::switch_over(args).await,
+        Command::Ha(args) => return node::ha(args).await,
     }
+    Ok(exit::SUCCESS)
 }
 
 impl AdminArgs {

@@ -41,6 +41,11 @@ pub(super) fn write(text: &[u8]) -> Result<(), Problem> {
     Ok(stdout.flush()?)
 }
 
+/// Says something beside the output. Where nobody hears it, it is not worth an error.
+pub(super) fn tell(sentence: &str) {
+    let _ = writeln!(io::stderr(), "{sentence}");
+}
+
 /// Writes lines of JSON.
 pub(super) fn write_json(values: &[impl Serialize]) -> Result<(), Problem> {
     write(&values.iter().flat_map(json::line).collect::<Vec<_>>())

@@ -14,6 +14,9 @@ pub(super) enum Problem {
     /// What the admin API says, or why it says nothing.
     #[error(transparent)]
     Api(#[from] admin_api::Error),
+    /// The same, of one of two nodes.
+    #[error("{0}")]
+    NodeUnknown(admin_api::Error),
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
@@ -34,6 +37,7 @@ impl Problem {
         match self {
             Self::Usage(_) => exit::USAGE,
             Self::Api(error) => of_api(error),
+            Self::NodeUnknown(_) => exit::UNKNOWN,
             Self::Output(_) => exit::IO_ERROR,
         }
     }

@@ -1,0 +1,504 @@
+//! Two nodes, what is between them, and every step that may happen next.
+//!
+//! The clock stands still at 0 and every pace is 0, so that each time-out may come at any moment and no two
+//! states differ by their times alone. Ceilings stand at their maximum for the same reason. Boots are told
+//! apart only as far as a node's own disk can tell them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use ha::ceiling::Ceiling;
+use ha::fence::Levels;
+use ha::identity::{BootId, HostId, Incarnation};
+use ha::message::{Answer, Ask, Facts, Request, Said, Verdict};
+use ha::pair::{Action, Command, CommandId, Event, Outcome, Pace, Pair, RequestId, Setup};
+use ha::stored::Stored;
+
+use crate::sabotage::Sabotage;
+
+/// The state of everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) nodes: [Node; 2],
+    /// What is under way, in a fixed order, each thing once: a set.
+    pub(crate) wire: Vec<(u64, Message)>,
+    /// Messages that may still be lost or doubled.
+    pub(crate) faults: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    pub(crate) setup: Arc<Setup>,
+    /// `None`: the process does not run.
+    pub(crate) pair: Option<Pair>,
+    pub(crate) disk: Stored,
+    /// What is being written: a crash may find it done or not.
+    pub(crate) writing: Option<Stored>,
+    /// The real gate.
+    pub(crate) gate: Gate,
+    boot: u128,
+    /// Crashes left.
+    pub(crate) crashes: u8,
+    /// Its fence device, aimed at the other node.
+    pub(crate) fence: Option<Fence>,
+    /// Questions for which a time-out may come.
+    pub(crate) asked: Vec<Ask>,
+    /// The peer's questions that wait for an answer.
+    requests: Vec<(RequestId, Ask)>,
+    /// An operator's demotion was told, and no `promote` by hand came since.
+    pub(crate) demoted: bool,
+    /// Planted: an opening that is still to be carried out.
+    opening: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Gate {
+    Closed,
+    /// Ordered, and not confirmed: some shard may still grant.
+    Closing,
+    Open,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Fence {
+    term: ha::term::Term,
+    level: usize,
+    /// It has done its work, and its exit status is not known yet.
+    pub(crate) done: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Message {
+    Request { to: usize, request: Request },
+    Answer { to: usize, ask: Ask, said: Box<Said> },
+}
+
+/// A step. `usize` is a node, or for the wire the place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Command(usize, Command),
+    Deliver(usize),
+    Double(usize),
+    Lose(usize),
+    /// The peer's address leads to the asking node itself.
+    Reflect(usize),
+    TimeOut(usize, usize),
+    Read(usize),
+    Synced(usize),
+    Closed(usize),
+    /// The bool: what was being written is on disk.
+    Crash(usize, bool),
+    /// The bool: on the same boot.
+    Start(usize, bool),
+    FenceWorks(usize, bool),
+    FenceEnds(usize),
+    FenceFails(usize),
+    Tick(usize),
+    LateOpening(usize),
+}
+
+/// What must never be.
+pub(crate) type Violation = String;
+
+const COMMANDS: [Command; 6] = [
+    Command::Promote,
+    Command::PromoteAuto,
+    Command::PromoteKeep,
+    Command::Demote,
+    Command::DemoteAuto,
+    Command::Switchover,
+];
+
+pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl World {
+    /// Two nodes that have never run, with these fence levels.
+    pub(crate) fn new(levels: [&Levels; 2], crashes: u8, faults: u8) -> Self {
+        let names = ["a", "b"];
+        let node = |i: usize| Node {
+            setup: Arc::new(Setup {
+                node: names[i].parse().unwrap(),
+                peer: names[1 - i].parse().unwrap(),
+                levels: levels[i].clone(),
+                pace: Pace {
+                    read_every_ns: 0,
+                    retry_ns: 0,
+                    fence_delay_ns: 0,
+                    take_over_ns: 0,
+                    address_ns: 0,
+                },
+            }),
+            pair: None,
+            disk: Stored::new(HostId(i as u128), BootId(0), Ceiling(u64::MAX), 0),
+            writing: None,
+            gate: Gate::Closed,
+            boot: 0,
+            crashes,
+            fence: None,
+            asked: Vec::new(),
+            requests: Vec::new(),
+            demoted: false,
+            opening: false,
+        };
+        Self { nodes: [node(0), node(1)], wire: Vec::new(), faults }
+    }
+
+    /// Every step that may come next.
+    pub(crate) fn steps(&self, sabotage: Sabotage) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (i, message) in self.wire.iter().enumerate() {
+            steps.push(Step::Deliver(i));
+            if self.faults > 0 {
+                steps.extend([Step::Double(i), Step::Lose(i)]);
+                if matches!(message.1, Message::Request { .. }) {
+                    steps.push(Step::Reflect(i));
+                }
+            }
+        }
+        for (i, node) in self.nodes.iter().enumerate() {
+            if node.pair.is_none() {
+                steps.extend([Step::Start(i, true), Step::Start(i, false)]);
+                continue;
+            }
+            steps.extend(COMMANDS.map(|command| Step::Command(i, command)));
+            steps.extend((0..node.asked.len()).map(|k| Step::TimeOut(i, k)));
+            steps.push(Step::Tick(i));
+            if self.reads(i) {
+                steps.push(Step::Read(i));
+            }
+            if node.writing.is_some() {
+                steps.push(Step::Synced(i));
+            }
+            if node.gate == Gate::Closing {
+                steps.push(Step::Closed(i));
+            }
+            if node.opening && sabotage == Sabotage::OpensLate {
+                steps.push(Step::LateOpening(i));
+            }
+            if node.crashes > 0 {
+                steps.push(Step::Crash(i, false));
+                steps.extend(node.writing.is_some().then_some(Step::Crash(i, true)));
+            }
+            match &node.fence {
+                Some(fence) if fence.done => steps.push(Step::FenceEnds(i)),
+                Some(_) => {
+                    steps.extend([Step::FenceFails(i), Step::FenceWorks(i, false)]);
+                    steps.extend(self.nodes[1 - i].writing.is_some().then_some(Step::FenceWorks(i, true)));
+                }
+                None => {}
+            }
+        }
+        steps
+    }
+
+    /// Whether a read of the peer's status could tell node `i` anything that it does not know. One that
+    /// could not is left out: it changes nothing, now or late, since everything that it tells only rises.
+    pub(crate) fn reads(&self, i: usize) -> bool {
+        let (Some(own), Some(peer)) = (&self.nodes[i].pair, &self.nodes[1 - i].pair) else { return false };
+        let under_way = |message: &(u64, Message)| matches!(&message.1, Message::Answer { to, ask: Ask::Status, .. } if *to == i);
+        let heard = own.stored().peer.heard.is_some_and(|heard| heard.own_boot == BootId(self.nodes[i].boot));
+        let news = peer.stored().opened > own.stored().promise
+            || peer.stored().promise > own.stored().peer.promise && false;
+        self.nodes[1 - i].writing.is_none()
+            && !self.wire.iter().any(under_way)
+            && (!heard || news || self.nodes[i].asked.contains(&Ask::Status))
+    }
+
+    /// Carries out a step.
+    pub(crate) fn take(&mut self, step: Step, sabotage: Sabotage) -> Result<(), Violation> {
+        match step {
+            Step::Command(i, command) => {
+                if command == Command::Promote {
+                    self.nodes[i].demoted = false;
+                }
+                let command = match command {
+                    Command::PromoteAuto if sabotage == Sabotage::AutoIsHand => Command::Promote,
+                    command => command,
+                };
+                self.event(i, Event::Command(CommandId(command as u64), command), sabotage)?;
+                if command == Command::Switchover && self.nodes[i].gate == Gate::Open {
+                    let asked = &mut self.nodes[i].asked;
+                    if !asked.contains(&Ask::Status) {
+                        asked.push(Ask::Status);
+                    }
+                }
+                Ok(())
+            }
+            Step::Deliver(k) => {
+                let (_, message) = self.wire.remove(k);
+                self.deliver(message, sabotage)
+            }
+            Step::Double(k) => {
+                self.faults -= 1;
+                let (_, message) = self.wire[k].clone();
+                self.deliver(message, sabotage)
+            }
+            Step::Lose(k) => {
+                self.faults -= 1;
+                self.wire.remove(k);
+                Ok(())
+            }
+            Step::Reflect(k) => {
+                self.faults -= 1;
+                let (_, message) = self.wire.remove(k);
+                let Message::Request { to, request } = message else { return Ok(()) };
+                self.reflect(1 - to, request, sabotage)
+            }
+            Step::TimeOut(i, k) => {
+                let ask = self.nodes[i].asked.remove(k);
+                if let (Ask::Close { term, .. }, Sabotage::SilenceIsProof) = (&ask, sabotage) {
+                    let verdict = Verdict::ClosedFor(term.clone());
+                    return self.forge(i, ask, verdict, sabotage);
+                }
+                self.event(i, Event::Unanswered(ask), sabotage)
+            }
+            Step::Read(i) => {
+                let id = RequestId(fingerprint(&Ask::Status));
+                self.nodes[1 - i].requests.push((id, Ask::Status));
+                let host = self.nodes[i].disk.host;
+                let (from, to) = (self.nodes[i].setup.node.clone(), self.nodes[i].setup.peer.clone());
+                let request = Request { version: ha::message::VERSION, from, host, to, ask: Ask::Status };
+                self.event(1 - i, Event::Request(id, request), sabotage)
+            }
+            Step::Synced(i) => {
+                let node = &mut self.nodes[i];
+                if let Some(written) = node.writing.take() {
+                    node.disk = written;
+                }
+                if sabotage == Sabotage::TellsBeforeSynced {
+                    return Ok(());
+                }
+                self.event(i, Event::Stored, sabotage)
+            }
+            Step::Closed(i) => {
+                self.nodes[i].gate = Gate::Closed;
+                if sabotage == Sabotage::TellsBeforeClosed {
+                    return Ok(());
+                }
+                self.event(i, Event::GateClosed, sabotage)
+            }
+            Step::Crash(i, written) => {
+                self.nodes[i].crashes -= 1;
+                self.die(i, written);
+                Ok(())
+            }
+            Step::Start(i, same_boot) => self.start(i, same_boot, sabotage),
+            Step::FenceWorks(i, written) => {
+                self.die(1 - i, written);
+                if let Some(fence) = &mut self.nodes[i].fence {
+                    fence.done = true;
+                }
+                Ok(())
+            }
+            Step::FenceEnds(i) => self.fence_ends(i, true, sabotage),
+            Step::FenceFails(i) => {
+                let confirmed = sabotage == Sabotage::FailureIsFence;
+                self.fence_ends(i, confirmed, sabotage)
+            }
+            Step::Tick(i) => self.event(i, Event::Tick, sabotage),
+            Step::LateOpening(i) => {
+                self.nodes[i].opening = false;
+                self.open(i)
+            }
+        }
+    }
+
+    fn fence_ends(&mut self, i: usize, confirmed: bool, sabotage: Sabotage) -> Result<(), Violation> {
+        let Some(Fence { term, level, .. }) = self.nodes[i].fence.take() else { return Ok(()) };
+        self.event(i, Event::Fenced { term, level, device: 0, confirmed }, sabotage)
+    }
+
+    /// The process is gone, with its gate, its questions and its fence device.
+    pub(crate) fn die(&mut self, i: usize, written: bool) {
+        let node = &mut self.nodes[i];
+        if let Some(writing) = node.writing.take().filter(|_| written) {
+            node.disk = writing;
+        }
+        node.pair = None;
+        node.gate = Gate::Closed;
+        node.fence = None;
+        node.opening = false;
+        node.asked.clear();
+        node.requests.clear();
+        self.wire.retain(|message| !matches!(&message.1, Message::Answer { to, .. } if *to == i));
+    }
+
+    fn start(&mut self, i: usize, same_boot: bool, sabotage: Sabotage) -> Result<(), Violation> {
+        let node = &mut self.nodes[i];
+        if !same_boot {
+            let peer = &node.disk.peer;
+            let known = [
+                Some(node.disk.boot),
+                Some(node.disk.ceiling.boot),
+                peer.heard.map(|heard| heard.own_boot),
+                peer.ceiling.map(|ceiling| ceiling.boot),
+                Some(BootId(node.boot)),
+            ];
+            node.boot = (0..).find(|&boot| !known.contains(&Some(BootId(boot)))).unwrap();
+        }
+        let boot = if sabotage == Sabotage::ForgetsBoot { node.disk.boot } else { BootId(node.boot) };
+        let incarnation = Incarnation { boot, started_ns: 0 };
+        let (pair, actions) = Pair::start(node.setup.clone(), node.disk.clone(), incarnation, 0);
+        node.pair = Some(pair);
+        self.carry_out(i, actions, sabotage)
+    }
+
+    fn event(&mut self, i: usize, event: Event, sabotage: Sabotage) -> Result<(), Violation> {
+        let Some(pair) = &mut self.nodes[i].pair else { return Ok(()) };
+        let actions = pair.handle(event, 0);
+        self.carry_out(i, actions, sabotage)
+    }
+
+    fn deliver(&mut self, message: Message, sabotage: Sabotage) -> Result<(), Violation> {
+        match message {
+            Message::Request { to, request } => {
+                if self.nodes[to].pair.is_none() {
+                    return Ok(());
+                }
+                let id = RequestId(fingerprint(&request.ask));
+                let requests = &mut self.nodes[to].requests;
+                if !requests.iter().any(|known| known.0 == id) {
+                    requests.push((id, request.ask.clone()));
+                }
+                self.event(to, Event::Request(id, request), sabotage)
+            }
+            Message::Answer { to, ask, said } => {
+                self.nodes[to].asked.retain(|asked| *asked != ask);
+                let mut said = said;
+                match (sabotage, &said.verdict) {
+                    (Sabotage::RefusalIsProof, Verdict::Refused { term, .. }) => {
+                        said.verdict = Verdict::ClosedFor(term.clone());
+                    }
+                    (Sabotage::TakesLateAnswers, Verdict::ClosedFor(_)) => {
+                        let promise =
+                            self.nodes[to].pair.as_ref().and_then(|pair| pair.stored().promise.clone());
+                        said.verdict = promise.map_or(Verdict::Status, Verdict::ClosedFor);
+                    }
+                    (Sabotage::PromiseIsOpened, _) => {
+                        said.opened = said.opened.take().max(said.promise.clone())
+                    }
+                    _ => {}
+                }
+                let answer = Box::new(Answer { said: *said, facts: Facts::default() });
+                self.event(to, Event::Answered { ask, answer, sent_ns: 0 }, sabotage)
+            }
+        }
+    }
+
+    /// The request comes back to its own sender, who answers it.
+    fn reflect(&mut self, i: usize, request: Request, sabotage: Sabotage) -> Result<(), Violation> {
+        let Some(pair) = &mut self.nodes[i].pair else { return Ok(()) };
+        let ask = request.ask.clone();
+        if let (Sabotage::PeerIsOneself, Ask::Close { term, .. }) = (sabotage, &ask) {
+            let verdict = Verdict::ClosedFor(term.clone());
+            return self.forge(i, ask, verdict, sabotage);
+        }
+        let actions = pair.handle(Event::Request(RequestId(0), request), 0);
+        for action in actions {
+            if let Action::Answer(_, said) = action {
+                self.send(Message::Answer { to: i, ask: ask.clone(), said });
+            }
+        }
+        Ok(())
+    }
+
+    /// Planted: an answer of the peer that it never gave.
+    fn forge(&mut self, i: usize, ask: Ask, verdict: Verdict, sabotage: Sabotage) -> Result<(), Violation> {
+        let peer = &self.nodes[1 - i];
+        let said = Said {
+            version: ha::message::VERSION,
+            node: peer.setup.node.clone(),
+            host: peer.disk.host,
+            incarnation: Incarnation { boot: BootId(0), started_ns: 0 },
+            promise: None,
+            opened: None,
+            gate: ha::message::GateState::Closed,
+            promoting: false,
+            unfit: None,
+            ceiling: Ceiling(u64::MAX),
+            copied: None,
+            fencers: peer.setup.levels.clone(),
+            verdict,
+        };
+        let answer = Box::new(Answer { said, facts: Facts::default() });
+        self.event(i, Event::Answered { ask, answer, sent_ns: 0 }, sabotage)
+    }
+
+    fn send(&mut self, message: Message) {
+        let key = fingerprint(&message);
+        if let Err(place) = self.wire.binary_search_by_key(&key, |known| known.0) {
+            self.wire.insert(place, (key, message));
+        }
+    }
+
+    fn open(&mut self, i: usize) -> Result<(), Violation> {
+        self.nodes[i].gate = Gate::Open;
+        if self.nodes[1 - i].gate != Gate::Closed {
+            return Err("two nodes are open".into());
+        }
+        if self.nodes[i].demoted {
+            return Err("an operator's demotion was undone".into());
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, i: usize, actions: Vec<Action>, sabotage: Sabotage) -> Result<(), Violation> {
+        for action in actions {
+            match action {
+                Action::Store(stored) => {
+                    self.nodes[i].writing = Some(*stored);
+                    if sabotage == Sabotage::TellsBeforeSynced {
+                        self.event(i, Event::Stored, sabotage)?;
+                    }
+                }
+                Action::OpenGate { .. } if sabotage == Sabotage::OpensLate => self.nodes[i].opening = true,
+                Action::OpenGate { .. } => self.open(i)?,
+                Action::CloseGate if self.nodes[i].gate == Gate::Closed => {
+                    // Only with a late opening.
+                    self.event(i, Event::GateClosed, sabotage)?;
+                }
+                Action::CloseGate => {
+                    self.nodes[i].gate = Gate::Closing;
+                    if sabotage == Sabotage::TellsBeforeClosed {
+                        self.event(i, Event::GateClosed, sabotage)?;
+                    }
+                }
+                Action::Ask(request) if request.ask == Ask::Status => {}
+                Action::Ask(request) => {
+                    if !self.nodes[i].asked.contains(&request.ask) {
+                        self.nodes[i].asked.push(request.ask.clone());
+                    }
+                    self.send(Message::Request { to: 1 - i, request });
+                }
+                Action::Answer(id, mut said) => {
+                    let requests = &mut self.nodes[i].requests;
+                    let Some(place) = requests.iter().position(|request| request.0 == id) else { continue };
+                    let (_, ask) = requests.remove(place);
+                    // Nothing that a peer decides depends on which boot of a host answers.
+                    said.incarnation = Incarnation { boot: BootId(0), started_ns: 0 };
+                    if sabotage == Sabotage::HidesPowerFencer {
+                        said.fencers = Levels::peer_only();
+                    }
+                    self.send(Message::Answer { to: 1 - i, ask, said });
+                }
+                Action::Fence { term, level, .. } => {
+                    self.nodes[i].fence = Some(Fence { term, level, done: false });
+                }
+                Action::CancelFence(_) => self.nodes[i].fence = None,
+                Action::Tell(id, Outcome::Closed) if id == CommandId(Command::Demote as u64) => {
+                    self.nodes[i].demoted = true;
+                }
+                Action::Tell(..)
+                | Action::RaiseCeiling(_)
+                | Action::GiveAddress(_)
+                | Action::Warn(_)
+                | Action::Audit(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

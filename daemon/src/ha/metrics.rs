@@ -1,0 +1,101 @@
+//! What is counted of a node: for `/metrics`, which reads it from another thread.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ha::pair::Role;
+
+use super::driver::Seen;
+
+/// Fence levels that are told apart; a further one counts as the last.
+pub(crate) const LEVELS_MAX: usize = 8;
+
+/// What a node became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transition {
+    Active,
+    Standby,
+}
+
+/// The numbers of a node.
+#[derive(Debug, Default)]
+pub(crate) struct HaMetrics {
+    role: AtomicU64,
+    term: AtomicU64,
+    is_held: AtomicBool,
+    became_active: AtomicU64,
+    became_standby: AtomicU64,
+    /// By level, and then: not confirmed, confirmed.
+    fences: [[AtomicU64; 2]; LEVELS_MAX],
+    warnings: AtomicU64,
+    /// By how many ns the peer's wall clock is ahead; as i64.
+    clock_offset_ns: AtomicU64,
+}
+
+/// The roles, in the order of their metric.
+pub(crate) const ROLES: [(Role, &str); 3] =
+    [(Role::Standby, "standby"), (Role::FencePending, "fence_pending"), (Role::Active, "active")];
+
+impl HaMetrics {
+    pub(super) fn show(&self, seen: &Seen) {
+        let role = ROLES.iter().position(|(role, _)| *role == seen.status.role).unwrap_or(0);
+        self.role.store(role as u64, Ordering::Relaxed);
+        let term = seen.stored.promise.as_ref().map_or(0, |term| term.counter);
+        self.term.store(term, Ordering::Relaxed);
+        self.is_held.store(seen.status.held, Ordering::Relaxed);
+    }
+
+    pub(super) fn transition(&self, to: Transition) {
+        let count = match to {
+            Transition::Active => &self.became_active,
+            Transition::Standby => &self.became_standby,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn fenced(&self, level: usize, confirmed: bool) {
+        let level = level.min(LEVELS_MAX - 1);
+        self.fences[level][usize::from(confirmed)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn warned(&self) {
+        self.warnings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn peer_clock_is_ahead_by(&self, ns: i64) {
+        self.clock_offset_ns.store(ns.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// 1 for the role that the node has.
+    pub(crate) fn role(&self, of: usize) -> u64 {
+        u64::from(self.role.load(Ordering::Relaxed) == of as u64)
+    }
+
+    /// The counter of the highest promised term.
+    pub(crate) fn term(&self) -> u64 {
+        self.term.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn transitions(&self, to: Transition) -> u64 {
+        match to {
+            Transition::Active => self.became_active.load(Ordering::Relaxed),
+            Transition::Standby => self.became_standby.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn fences(&self, level: usize, confirmed: bool) -> u64 {
+        self.fences[level][usize::from(confirmed)].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn warnings(&self) -> u64 {
+        self.warnings.load(Ordering::Relaxed)
+    }
+
+    /// In seconds: above 0 when the peer's clock is ahead.
+    pub(crate) fn peer_clock_offset_s(&self) -> f64 {
+        self.clock_offset_ns.load(Ordering::Relaxed).cast_signed() as f64 / 1e9
+    }
+}
