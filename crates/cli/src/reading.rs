@@ -70,6 +70,12 @@ pub struct Reader<'f, S, V> {
 }
 
 impl Given {
+    /// Something is set by it: an empty text, and a switch that is off, are nothing.
+    fn is_on(&self) -> bool {
+        let is_switch = self.flag.value.is_empty();
+        !(self.text.is_empty() || is_switch && matches!(self.text.as_str(), "false" | "0"))
+    }
+
     /// The flag that the value came from, or the variable with the flag that it stands for.
     pub fn name(&self) -> String {
         match self.origin {
@@ -132,10 +138,10 @@ impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
             given.unwrap_or_else(|| panic!("{name} is read"))
         };
         let all: Vec<Given> = S::FLAGS.iter().map(|flag| given(flag.name).clone()).collect();
-        let is_given = |given: &&Given| given.origin != Origin::Default && !given.text.is_empty();
+        let is_given = |given: &&Given| given.origin != Origin::Default && given.is_on();
         let alone = all.iter().filter(is_given).filter_map(|alone| {
             let missing: Vec<&str> =
-                alone.flag.needs.iter().copied().filter(|needed| given(needed).text.is_empty()).collect();
+                alone.flag.needs.iter().copied().filter(|needed| !given(needed).is_on()).collect();
             (!missing.is_empty()).then(|| Mistake::Alone { name: alone.name(), missing })
         });
         let alone: Vec<Mistake> = alone.collect();

@@ -1,0 +1,8 @@
+//! Two real servers of which one serves: promotion, demotion, restarts, and what the peer's silence means.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod fences;
+mod nodes;
+mod restarts;
+mod settings;
