@@ -53,7 +53,12 @@ fn the_environment_file_has_every_setting_and_sets_none() {
 fn a_server_takes_every_example_of_the_environment_file_that_names_no_file() {
     let file = read("systemd/monolock.env");
     let mut command = Command::new(MONOLOCK);
-    for (variable, value) in file.lines().filter_map(|line| line.strip_prefix('#')?.split_once('=')) {
+    // One of two nodes needs files: tests/pair has those.
+    let of_a_pair = |variable: &str| {
+        ["STANDBY", "NODE_ID", "PEER", "HA_", "FENCE"].iter().any(|word| variable.contains(word))
+    };
+    let settings = file.lines().filter_map(|line| line.strip_prefix('#')?.split_once('='));
+    for (variable, value) in settings.filter(|(variable, _)| !of_a_pair(variable)) {
         if variable.ends_with("_ADDRESS") {
             command.env(variable, "127.0.0.1:0");
         } else if !value.contains('/') {
