@@ -28,6 +28,10 @@ pub(crate) enum Happening {
     ProcessEnds { process: usize },
     /// The server of this host becomes the active one.
     Promotes { host: usize },
+    /// The disk of a server's host takes a higher token ceiling.
+    CeilingIsStored { process: usize },
+    /// That server hears of it.
+    CeilingRises { process: usize, to: u64 },
     /// The active server's leadership is confirmed once more.
     GateRenews { process: usize, life: usize },
 }

@@ -86,6 +86,9 @@ impl Cluster {
         self.processes.push(Process::new(core, id, host));
         self.hosts[host].0 = Some(id);
         core.note(format!("server {id}"), || format!("starts on host {host}"));
+        if core.plan.has_token_file {
+            core.agenda.plan(core.now_ns, Happening::CeilingIsStored { process: id });
+        }
         if !core.plan.has_standby {
             self.promote(core, host);
         }
@@ -126,7 +129,8 @@ impl Cluster {
     /// The coordinator confirms the leadership of a process that asks in time.
     pub(crate) fn renew(&mut self, core: &mut Core, id: usize, life: usize) {
         let process = &mut self.processes[id];
-        let goes_on = process.is_alive && process.renews && process.life == life;
+        let renews = process.renews || core.sabotage == Sabotage::ExtendsLate;
+        let goes_on = process.is_alive && renews && process.life == life;
         if !goes_on || process.open_until == OpenUntil::Never {
             return;
         }
@@ -134,7 +138,7 @@ impl Cluster {
         if process.stopped_until_ns > core.now_ns {
             return core.agenda.plan(process.stopped_until_ns, again);
         }
-        if process.gate(core).is_open() {
+        if process.gate(core).is_open() || core.sabotage == Sabotage::ExtendsLate {
             let term_ns = core.plan.lease_ns;
             process.open_until = OpenUntil::Boot(core.hosts[process.host].boot_ns(core.now_ns) + term_ns);
             return core.agenda.plan(core.now_ns + term_ns / 4, again);

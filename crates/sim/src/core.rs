@@ -19,6 +19,8 @@ pub(crate) struct Core {
     pub(crate) agenda: Agenda,
     pub(crate) network: Network,
     pub(crate) hosts: Vec<HostClock>,
+    /// The token ceiling on the disk of the one host that has a token file.
+    pub(crate) ceiling_on_disk: u64,
     /// The latest wall-clock time at which an active server looked.
     pub(crate) unix_looked_at_ns: u64,
     pub(crate) checks: Checks,
@@ -33,11 +35,11 @@ impl Core {
         self.trace.note(self.now_ns, who, what);
     }
 
-    /// Until its first grant, a new active server's wall clock is behind neither the last token nor the last
+    /// Until its first grant, unless it has a token file, a new active server's wall clock is behind neither the last token nor the last
     /// look of the old one: what the protocol asks of operators. After that it may step back as it likes.
     pub(crate) fn keep_wall_clock_ahead(&mut self, host: usize, life: usize) {
         let (token, granted_in) = self.checks.last_token();
-        if granted_in == life {
+        if granted_in == life || self.plan.has_token_file {
             return;
         }
         let next = u128::from(token.0) + 2;

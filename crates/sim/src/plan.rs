@@ -58,6 +58,9 @@ pub(crate) struct Plan {
     pub(crate) shards: usize,
     /// Two hosts, and a gate that is a deadline; else one host whose gate is always open.
     pub(crate) has_standby: bool,
+    /// A server without a standby puts its tokens aside on a disk that outlasts it: then its wall clock may
+    /// step back as it likes.
+    pub(crate) has_token_file: bool,
     /// Strangers flood the shards: at no time is a completion queue empty after an enter.
     pub(crate) is_flooded: bool,
     /// The longest lease.
@@ -96,15 +99,18 @@ impl Plan {
         // died.
         let turns = participants.len() as u64;
         let wait_ns_max = turns * (2 * QUIET_WORK_LEASES_MAX + 1) * lease_ns / 2 + 2 * lease_ns;
+        let (locks, shards, has_standby) = (rng.usize(1..=3), rng.usize(1..=2), rng.bool());
         Self {
             climate,
             rate_permille_max: match sabotage {
                 Sabotage::ClocksTooFarApart => RATE_PERMILLE_TOO_FAR,
                 _ => RATE_PERMILLE_MAX,
             },
-            locks: rng.usize(1..=3),
-            shards: rng.usize(1..=2),
-            has_standby: rng.bool(),
+            locks,
+            shards,
+            has_standby,
+            // Without a draw of its own.
+            has_token_file: !has_standby && rng.clone().bool(),
             is_flooded: rng.bool(),
             lease_ns,
             rough_permille: [0, 20, 100, 400][rng.usize(..4)],

@@ -29,6 +29,12 @@ pub enum Sabotage {
     IgnoresGate,
     /// Server: is promoted again while sessions of its last life are left, and takes them for its own.
     ForgetsOpenings,
+    /// Server: its deadline is extended after it has passed.
+    ExtendsLate,
+    /// Server: takes no notice of the ceiling on its disk.
+    IgnoresCeiling,
+    /// Server: uses tokens before they are put aside.
+    RaisesBeforeStoring,
     /// Server: carries out a heartbeat's effects before it answers.
     AnswersAfterGranting,
     /// Server: looks at the clock before it waits, not after.
@@ -59,7 +65,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every planted fault.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::ExpiresAtHalfLease,
         Self::GrantsBeforeReleasing,
         Self::ReleasesWithoutWord,
@@ -71,6 +77,9 @@ impl Sabotage {
         Self::PromotesOverdue,
         Self::IgnoresGate,
         Self::ForgetsOpenings,
+        Self::ExtendsLate,
+        Self::IgnoresCeiling,
+        Self::RaisesBeforeStoring,
         Self::AnswersAfterGranting,
         Self::LooksBeforeWaiting,
         Self::ReadsWallClockLate,

@@ -5,10 +5,16 @@ use std::sync::Arc;
 
 use locks::{Gate, Opening, SessionId, Table, TokenSource, Turn};
 
+use protocol::Token;
+
 use crate::agenda::Happening;
 use crate::core::Core;
 use crate::sabotage::Sabotage;
 use crate::segment::{ConnId, Segment, Side};
+
+/// How far a token ceiling is raised above the last token or the clock: it holds for a few grants, so that it
+/// is reached often.
+const CEILING_STEP: u64 = 4;
 
 /// Until when a process may grant and confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +107,7 @@ pub(crate) struct Process {
     /// Its leadership goes on.
     pub(crate) renews: bool,
     pub(crate) shards: Vec<Shard>,
+    tokens: Arc<TokenSource>,
     pub(crate) sockets: BTreeMap<ConnId, Socket>,
     pub(crate) started_ns: u64,
     /// It takes no step before.
@@ -120,7 +127,11 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(core: &Core, id: usize, host: usize) -> Self {
-        let tokens = Arc::new(TokenSource::new());
+        let has_ceiling = core.plan.has_token_file && core.sabotage != Sabotage::IgnoresCeiling;
+        let tokens = Arc::new(match has_ceiling {
+            true => TokenSource::with_ceiling(Token(core.ceiling_on_disk)),
+            false => TokenSource::new(),
+        });
         let shard = |_| Shard {
             table: Table::new(Arc::clone(&tokens)),
             step: TurnStep::Idle,
@@ -139,6 +150,7 @@ impl Process {
             open_until: OpenUntil::Boot(0),
             renews: false,
             shards: (0..core.plan.shards).map(shard).collect(),
+            tokens,
             sockets: BTreeMap::new(),
             started_ns: core.now_ns,
             stopped_until_ns: 0,
@@ -161,6 +173,44 @@ impl Process {
             }
             OpenUntil::Boot(_) => Gate::Standby,
         }
+    }
+
+    /// Its thread writes a higher ceiling, and hears later that it is on the disk.
+    pub(crate) fn store_ceiling(&mut self, core: &mut Core) {
+        if !self.is_alive {
+            return;
+        }
+        if self.stopped_until_ns > core.now_ns {
+            return core.agenda.plan(self.stopped_until_ns, Happening::CeilingIsStored { process: self.id });
+        }
+        let clock = Token::from_unix_ns(core.hosts[self.host].unix_ns(core.now_ns)).0;
+        let to = clock.max(self.tokens.last().0) + CEILING_STEP;
+        let heard_ns = core.now_ns + core.rng.u64(..core.plan.lease_ns / 5);
+        let rises = Happening::CeilingRises { process: self.id, to };
+        match core.sabotage {
+            Sabotage::RaisesBeforeStoring => self.tokens.raise_ceiling(Token(to)),
+            _ => core.ceiling_on_disk = core.ceiling_on_disk.max(to),
+        }
+        core.agenda.plan(heard_ns, rises);
+    }
+
+    pub(crate) fn raise_ceiling(&mut self, core: &mut Core, to: u64) {
+        if !self.is_alive {
+            return;
+        }
+        if self.stopped_until_ns > core.now_ns {
+            let rises = Happening::CeilingRises { process: self.id, to };
+            return core.agenda.plan(self.stopped_until_ns, rises);
+        }
+        core.ceiling_on_disk = core.ceiling_on_disk.max(to);
+        self.tokens.raise_ceiling(Token(to));
+        self.wake_all(core);
+        let again_ns = core.now_ns + core.plan.lease_ns / 10;
+        core.agenda.plan(again_ns, Happening::CeilingIsStored { process: self.id });
+    }
+
+    pub(crate) fn has_tokens(&self) -> bool {
+        !self.tokens.is_exhausted()
     }
 
     /// Each life as the active server is an opening of its own.

@@ -43,6 +43,7 @@ impl Process {
                     let turn = self.look_after_waiting(core, shard);
                     self.end_io_of_lost_addresses(core, shard, &turn);
                     self.close_behind_a_closed_gate(core, shard, &turn);
+                    self.grant_starved(core, shard, &turn);
                     let ready = self.gather(core, shard);
                     self.shards[shard].step = TurnStep::Looked(turn, ready);
                 }
@@ -373,6 +374,15 @@ impl Process {
             if let Some(session) = socket.session {
                 self.silence(core, shard, turn, conn, session, Reason::AddressLost);
             }
+        }
+    }
+
+    /// Tokens have come for locks that are free and wait for one.
+    fn grant_starved(&mut self, core: &mut Core, shard: usize, turn: &Turn) {
+        if self.shards[shard].table.has_starved() && self.has_tokens() {
+            let mut effects = Vec::new();
+            self.shards[shard].table.grant_starved(turn, usize::MAX, &mut effects);
+            self.carry_out(core, shard, turn, effects);
         }
     }
 

@@ -67,6 +67,7 @@ impl World {
             agenda: Agenda::default(),
             network: Network::new(clients.len()),
             hosts,
+            ceiling_on_disk: 0,
             unix_looked_at_ns: 0,
             checks: Checks::new(plan.locks),
             figures: Figures { seeds: 1, ..Figures::default() },
@@ -159,6 +160,8 @@ impl World {
             Happening::FaultStrikes => strike(core, cluster, clients),
             Happening::ProcessStarts { host } => cluster.start(core, host),
             Happening::ProcessEnds { process } => cluster.exit(core, process),
+            Happening::CeilingIsStored { process } => cluster.processes[process].store_ceiling(core),
+            Happening::CeilingRises { process, to } => cluster.processes[process].raise_ceiling(core, to),
             Happening::Promotes { host } => cluster.promote(core, host),
             Happening::GateRenews { process, life } => cluster.renew(core, process, life),
         }

@@ -5,7 +5,8 @@
 //! fails only after a change.
 
 use sim::Rule::{
-    self, Decision, Frames, Gate, HeardBeforeExpired, Liveness, NotPutOff, OneBeliever, Register, Tokens,
+    self, Assertions, Decision, Frames, Gate, HeardBeforeExpired, Liveness, NotPutOff, OneBeliever, Register,
+    Tokens,
 };
 use sim::{Sabotage, Tracing, run};
 
@@ -76,6 +77,21 @@ fn a_server_that_goes_on_with_sessions_of_an_earlier_opening_is_found() {
         500,
         &[Decision, Tokens, OneBeliever, Register, HeardBeforeExpired],
     );
+}
+
+#[test]
+fn a_server_whose_deadline_is_extended_after_it_has_passed_is_found() {
+    is_found(Sabotage::ExtendsLate, 8, 20, &[Assertions, Gate, OneBeliever, Tokens]);
+}
+
+#[test]
+fn a_server_that_takes_no_notice_of_its_token_ceiling_is_found() {
+    is_found(Sabotage::IgnoresCeiling, 155, 350, &[Tokens, Register]);
+}
+
+#[test]
+fn a_server_that_uses_tokens_before_they_are_put_aside_is_found() {
+    is_found(Sabotage::RaisesBeforeStoring, 1007, 2200, &[Tokens, Register]);
 }
 
 #[test]
