@@ -37,7 +37,7 @@ pub struct Peer {
     pub host: Option<HostId>,
     /// Its fence levels.
     pub fencers: Option<Levels>,
-    /// The highest term that it has said it promised.
+    /// The highest term that it has said it promised, if that is above the own promise.
     pub promise: Option<Term>,
     /// Its last authenticated answer.
     pub heard: Option<Heard>,
@@ -78,10 +78,17 @@ impl Stored {
     /// closed; its agent, when this is synced and the process is gone.
     pub fn promise_to_peer(&mut self, term: &Term) -> bool {
         if self.promise.as_ref() < Some(term) {
-            self.promise = Some(term.clone());
+            self.set_promise(term);
             self.active = false;
         }
         self.promise.as_ref() == Some(term)
+    }
+
+    /// A higher promise. What the peer has promised is of no use once the own promise is above it.
+    pub(crate) fn set_promise(&mut self, term: &Term) {
+        debug_assert!(self.promise.as_ref() < Some(term));
+        self.promise = Some(term.clone());
+        self.peer.promise.take_if(|promise| *promise <= *term);
     }
 
     /// The counter of the next own promotion: above every term that this node has promised, or has heard of.

@@ -96,7 +96,7 @@ fn status((node, peer): (String, String), seen: &Seen) -> NodeStatus {
         opened: text(&stored.opened),
         hold: status.held,
         demoted: status.demoted,
-        reason: status.reason.as_ref().map(ToString::to_string),
+        reason: seen.reason.as_ref().map(ToString::to_string),
         last_fence: last_fence.clone(),
         fencers: seen.fencers.clone(),
         token_ceiling: stored.ceiling.ceiling.0,

@@ -53,6 +53,8 @@ pub(super) enum Order {
 pub(crate) struct Seen {
     pub(crate) status: Status,
     pub(crate) stored: Stored,
+    /// Why this node is not open.
+    pub(crate) reason: Option<Reason>,
     /// What the last fence that ended came to, for people.
     pub(crate) last_fence: Option<String>,
     /// Why the peer gave no answer the last time.
@@ -133,6 +135,7 @@ impl Driver {
         let seen = Seen {
             status: pair.status(),
             stored: pair.stored().clone(),
+            reason: None,
             last_fence: None,
             silence: None,
             answer: None,
@@ -253,6 +256,7 @@ impl Driver {
                     !is_over
                 }),
                 Action::GiveAddress(gives) => self.seen.send_modify(|seen| seen.gives_address = gives),
+                Action::Because(reason) => self.seen.send_modify(|seen| seen.reason = reason),
                 Action::Tell(id, outcome) => {
                     if let Some(reply) = self.commands.remove(&id) {
                         // Who asked may have gone.

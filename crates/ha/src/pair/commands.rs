@@ -35,7 +35,7 @@ impl Pair {
         match hindered {
             None if was_active => self.begin_promotion(By::Resume, None),
             Some(reason) if was_active => {
-                self.reason = Some(reason.clone());
+                self.act(Action::Because(Some(reason.clone())));
                 self.act(Action::Warn(Warning::NotResumed(reason)));
             }
             _ => {}

@@ -157,6 +157,8 @@ pub enum Action {
     CancelFence(Term),
     /// Take the health file away, so that the address moves; or let it be as health has it again.
     GiveAddress(bool),
+    /// Why this node is not open, for `status`, or `None` when it is.
+    Because(Option<Reason>),
     /// The end of a command, as far as it waits.
     Tell(CommandId, Outcome),
     /// For log and metrics.

@@ -34,10 +34,8 @@ pub struct Pair {
     /// Whether `stored` is on disk.
     disk: Disk,
     gate: Gate,
-    /// What the gate was told.
-    ceiling: Ceiling,
-    /// While open: how far `stored.ceiling` may rise.
-    allowance: Option<Allowance>,
+    /// While open: the ceiling that the gate was told, and how far it may rise.
+    counting: Option<(Ceiling, Allowance)>,
     promotion: Option<Promotion>,
     switchover: Option<Switchover>,
     /// The peer's requests that have no answer yet.
@@ -52,8 +50,6 @@ pub struct Pair {
     read_at_ns: u64,
     /// The health file is taken away until then at most.
     address_until_ns: Option<u64>,
-    /// Why the last promotion did not open, for `status`.
-    reason: Option<Reason>,
     /// The time of the event that is handled, CLOCK_BOOTTIME ns.
     now_ns: u64,
     actions: Vec<Action>,
@@ -91,8 +87,8 @@ pub struct Status {
     pub demoted: bool,
     /// Under hold.
     pub held: bool,
-    /// Why the last promotion did not open, or has not yet.
-    pub reason: Option<Reason>,
+    /// A switchover from here runs.
+    pub switching: bool,
 }
 
 /// What a node is.
@@ -133,8 +129,7 @@ impl Pair {
             stored,
             disk: Disk { dirty: false, writing: false },
             gate: Gate::Closed,
-            ceiling: Ceiling::default(),
-            allowance: None,
+            counting: None,
             promotion: None,
             switchover: None,
             askers: Vec::new(),
@@ -144,7 +139,6 @@ impl Pair {
             stopping: false,
             read_at_ns: now_ns,
             address_until_ns: None,
-            reason: None,
             now_ns,
             actions: Vec::new(),
         };
@@ -202,7 +196,7 @@ impl Pair {
             gate: self.gate_state(),
             demoted: self.stored.demoted,
             held: self.stored.held,
-            reason: self.reason.clone(),
+            switching: self.switchover.is_some(),
         }
     }
 
@@ -237,7 +231,7 @@ impl Pair {
         if let Gate::Open(term) = &self.gate {
             let term = Some(term.clone());
             self.gate = Gate::Closing;
-            self.allowance = None;
+            self.counting = None;
             self.act(Action::CloseGate);
             self.act(Action::Audit(Audit::Demoted { term, by }));
         }
@@ -256,15 +250,15 @@ impl Pair {
         assert!(!self.stopping && !self.stored.held && !self.stored.demoted, "this node must not open");
         assert!(!self.disk.writing && !self.disk.dirty, "opened, and not stored");
         self.gate = Gate::Open(term.clone());
-        self.ceiling = self.stored.ceiling.ceiling;
-        self.allowance = Some(Allowance::begin(floor, self.now_ns));
-        self.reason = None;
-        self.act(Action::OpenGate { term, floor, ceiling: self.ceiling });
+        let ceiling = self.stored.ceiling.ceiling;
+        self.counting = Some((ceiling, Allowance::begin(floor, self.now_ns)));
+        self.act(Action::Because(None));
+        self.act(Action::OpenGate { term, floor, ceiling });
         self.return_address();
     }
 
     fn ceiling_wanted(&mut self, wanted: Ceiling) {
-        let Some(allowance) = self.allowance else { return };
+        let Some((_, allowance)) = self.counting else { return };
         let ceiling = wanted.min(allowance.limit(self.now_ns));
         if ceiling > self.stored.ceiling.ceiling {
             self.set_ceiling(ceiling);
@@ -277,9 +271,12 @@ impl Pair {
     }
 
     fn raise_ceiling(&mut self) {
-        if matches!(self.gate, Gate::Open(_)) && self.stored.ceiling.ceiling > self.ceiling {
-            self.ceiling = self.stored.ceiling.ceiling;
-            self.act(Action::RaiseCeiling(self.ceiling));
+        let stored = self.stored.ceiling.ceiling;
+        if let Some((told, _)) = &mut self.counting
+            && stored > *told
+        {
+            *told = stored;
+            self.act(Action::RaiseCeiling(stored));
         }
     }
 

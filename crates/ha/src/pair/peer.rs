@@ -182,7 +182,7 @@ impl Pair {
         let peer = &mut self.stored.peer;
         let news = peer.host != Some(said.host)
             || peer.fencers.as_ref() != Some(&said.fencers)
-            || peer.promise < said.promise
+            || said.promise > self.stored.promise.clone().max(peer.promise.clone())
             || peer.heard.is_none_or(|heard| {
                 heard.incarnation != said.incarnation || heard.own_boot != self.incarnation.boot
             });
@@ -190,14 +190,14 @@ impl Pair {
         if peer.fencers.as_ref() != Some(&said.fencers) {
             peer.fencers = Some(said.fencers.clone());
         }
-        if peer.promise < said.promise {
+        if said.promise > self.stored.promise.clone().max(peer.promise.clone()) {
             peer.promise.clone_from(&said.promise);
         }
         peer.heard =
             Some(Heard { incarnation: said.incarnation, own_boot: self.incarnation.boot, at_ns: sent_ns });
         self.disk.dirty |= news;
         self.copy_ceiling(said.ceiling, sent_ns);
-        if let (Some(allowance), Some(copied)) = (&mut self.allowance, said.copied) {
+        if let (Some((_, allowance)), Some(copied)) = (&mut self.counting, said.copied) {
             allowance.confirm(copied, self.now_ns);
         }
         if let Some(term) = &said.opened {

@@ -55,7 +55,7 @@ impl Pair {
     pub(super) fn begin_promotion(&mut self, by: By, waiting: Option<CommandId>) {
         debug_assert!(self.promotion.is_none());
         let term = Term { counter: self.stored.next_counter(), node: self.setup.node.clone() };
-        self.stored.promise = Some(term.clone());
+        self.stored.set_promise(&term);
         self.disk.dirty = true;
         self.promotion =
             Some(Promotion { term, by, step: Step::Promising, waiting: waiting.into_iter().collect() });
@@ -90,7 +90,7 @@ impl Pair {
             }
             _ => None,
         };
-        self.reason.clone_from(&failed);
+        self.act(Action::Because(failed.clone()));
         self.act(Action::Audit(Audit::Promoted { term: promotion.term, by: promotion.by, failed }));
         self.tell(promotion.waiting, &outcome);
         if promotion.by == By::Undo {
@@ -203,7 +203,7 @@ impl Pair {
 
     fn rest(&mut self, reason: Reason) {
         let until_ns = self.now_ns + self.setup.pace.retry_ns;
-        self.reason = Some(reason.clone());
+        self.act(Action::Because(Some(reason.clone())));
         let Some(promotion) = &mut self.promotion else { return };
         promotion.step = Step::Resting { until_ns };
         let waiting = std::mem::take(&mut promotion.waiting);

@@ -89,7 +89,9 @@ impl Pair {
     }
 
     pub(super) fn took_over(&mut self, term: &Term) {
-        if matches!(self.step(), Some(Step::Waiting { .. } | Step::Undoing)) {
+        let waits = matches!(self.step(), Some(Step::Waiting { .. } | Step::Undoing));
+        // A word of an earlier switchover names a term that this node has left behind.
+        if waits && Some(term) >= self.stored.promise.as_ref() {
             self.end_switchover(Outcome::SwitchedOver(term.clone()));
             self.end_promotion(Outcome::Refused(Reason::HigherTerm(term.clone())));
             self.give_address();

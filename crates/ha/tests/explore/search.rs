@@ -38,6 +38,12 @@ pub(crate) struct Bound {
     pub(crate) crashes: u8,
     /// Lost, doubled or reflected messages in all.
     pub(crate) faults: u8,
+    /// Demotions and switchovers in all.
+    pub(crate) orders: u8,
+    /// From a pair with an open node, not from one that has never run.
+    pub(crate) opened: bool,
+    /// Whether somebody must open from each state.
+    pub(crate) fair: bool,
     /// States, beyond which the search is given up.
     pub(crate) states: usize,
 }
@@ -73,7 +79,9 @@ pub(crate) fn explore(start: World, bound: Bound, sabotage: Sabotage) -> Found {
     while let Some((key, depth, world)) = queue.pop_front() {
         found.depth = depth;
         found.states = parents.len();
-        if let Err(violation) = fair.check(&world) {
+        // Where a run without faults has a next step, that step leads to a state that is looked at itself.
+        let rests = bound.fair && next_fair(&world, true, sabotage).is_none();
+        if rests && let Err(violation) = fair.check(&world) {
             found.violation = Some((violation, trace(&parents, key, None)));
             return found;
         }
@@ -87,12 +95,7 @@ pub(crate) fn explore(start: World, bound: Bound, sabotage: Sabotage) -> Found {
                 found.violation = Some((violation, trace(&parents, key, Some(step))));
                 return found;
             }
-            let beyond = |node: &crate::world::Node| {
-                node.pair.as_ref().is_some_and(|pair| {
-                    pair.stored().promise.as_ref().is_some_and(|term| term.counter > bound.counter)
-                })
-            };
-            if next.nodes.iter().any(beyond) {
+            if next.is_beyond(bound.counter) {
                 continue;
             }
             let child = fingerprint(&next);
@@ -103,6 +106,35 @@ pub(crate) fn explore(start: World, bound: Bound, sabotage: Sabotage) -> Found {
         }
     }
     found
+}
+
+/// One random walk, from a pair that has never run: as many steps, and from where it ends somebody opens.
+pub(crate) fn walk(
+    start: &World,
+    counter_max: u64,
+    steps: u32,
+    seed: u64,
+) -> Result<(), (Violation, Vec<Step>)> {
+    let mut world = start.clone();
+    let mut taken = Vec::new();
+    let mut random = seed;
+    for _ in 0..steps {
+        let choices = world.steps(Sabotage::None);
+        random = fingerprint(&(random, seed));
+        let step = choices[usize::try_from(random % choices.len() as u64).unwrap()];
+        let mut next = world.clone();
+        taken.push(step);
+        if let Err(violation) = next.take(step, Sabotage::None) {
+            return Err((violation, taken));
+        }
+        if next.is_beyond(counter_max) {
+            taken.pop();
+            continue;
+        }
+        world = next;
+    }
+    let mut fair = Fair { sabotage: Sabotage::None, good: HashSet::default() };
+    fair.check(&world).map_err(|violation| (violation, taken))
 }
 
 /// Faults have stopped: messages arrive, disks write, fences work, and keepalived goes on calling.
@@ -123,7 +155,13 @@ impl Fair {
     fn check(&mut self, world: &World) -> Result<(), Violation> {
         let mut world = world.clone();
         world.faults = 0;
-        world.nodes.each_mut().map(|node| node.crashes = 0);
+        world.orders = 0;
+        for node in &mut world.nodes {
+            node.crashes = 0;
+        }
+        if !self.good.insert(fingerprint(&world)) {
+            return Ok(());
+        }
         for owner in 0..2 {
             self.somebody_opens(world.clone(), owner)?;
             if !world.wire.is_empty() {
@@ -230,7 +268,7 @@ impl Fair {
 }
 
 /// The next step of a run without faults. `both`: a node that is down starts again.
-fn next_fair(world: &World, both: bool, sabotage: Sabotage) -> Option<Step> {
+pub(crate) fn next_fair(world: &World, both: bool, sabotage: Sabotage) -> Option<Step> {
     let nodes = &world.nodes;
     let node = |holds: &dyn Fn(usize) -> bool| (0..2).find(|&i| holds(i));
     if let Some(i) = node(&|i| both && nodes[i].pair.is_none()) {
@@ -242,12 +280,8 @@ fn next_fair(world: &World, both: bool, sabotage: Sabotage) -> Option<Step> {
     if let Some(i) = node(&|i| nodes[i].gate == Gate::Closing) {
         return Some(Step::Closed(i));
     }
-    if sabotage == Sabotage::OpensLate {
-        if let Some(step) =
-            world.steps(sabotage).into_iter().find(|step| matches!(step, Step::LateOpening(_)))
-        {
-            return Some(step);
-        }
+    if let Some(i) = node(&|i| sabotage == Sabotage::OpensLate && nodes[i].opening) {
+        return Some(Step::LateOpening(i));
     }
     if !world.wire.is_empty() {
         return Some(Step::Deliver(0));

@@ -4,7 +4,7 @@
 //! states differ by their times alone. Ceilings stand at their maximum for the same reason. Boots are told
 //! apart only as far as a node's own disk can tell them.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use ha::ceiling::Ceiling;
@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) wire: Vec<(u64, Message)>,
     /// Messages that may still be lost or doubled.
     pub(crate) faults: u8,
+    /// Demotions and switchovers that may still be ordered.
+    pub(crate) orders: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,7 +38,6 @@ pub(crate) struct Node {
     pub(crate) writing: Option<Stored>,
     /// The real gate.
     pub(crate) gate: Gate,
-    boot: u128,
     /// Crashes left.
     pub(crate) crashes: u8,
     /// Its fence device, aimed at the other node.
@@ -47,8 +48,10 @@ pub(crate) struct Node {
     requests: Vec<(RequestId, Ask)>,
     /// An operator's demotion was told, and no `promote` by hand came since.
     pub(crate) demoted: bool,
+    /// Started on another boot, and nobody has ordered a promotion since.
+    asleep: bool,
     /// Planted: an opening that is still to be carried out.
-    opening: bool,
+    pub(crate) opening: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,15 +112,71 @@ const COMMANDS: [Command; 6] = [
     Command::Switchover,
 ];
 
+/// A fast 64-bit hash: each word is multiplied to 128 bits and folded.
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        fold(self.0, 0xd6e8_feb8_6659_fd93)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word) ^ (chunk.len() as u64) << 56);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = fold(self.0 ^ word, 0xa076_1d64_78bd_642f).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+fn fold(word: u64, by: u64) -> u64 {
+    let product = u128::from(word) * u128::from(by);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// Nothing that a peer decides depends on which boot of a host answers; and only a switchover that looks for
+/// a fit peer looks at the gate, at a promotion and at fitness.
+fn disguise(said: &mut Said, sabotage: Sabotage) {
+    said.incarnation = Incarnation { boot: NOW, started_ns: 0 };
+    if said.verdict != Verdict::Status {
+        (said.gate, said.promoting, said.unfit) = (ha::message::GateState::Closed, false, None);
+    }
+    if sabotage == Sabotage::HidesPowerFencer {
+        said.fencers = Levels::peer_only();
+    }
+}
+
+/// The boot on which a node runs, and any boot before it: a node tells no more of them apart.
+const NOW: BootId = BootId(0);
+const BEFORE: BootId = BootId(1);
+
+/// An order to close, of which there are only so many. Promotions are bounded by their counters.
+fn orders(command: Command) -> bool {
+    matches!(command, Command::Demote | Command::DemoteAuto | Command::Switchover)
+}
+
+/// The commands, as far as their ends are told apart.
+fn command_id(command: Command) -> CommandId {
+    CommandId(match command {
+        Command::Demote | Command::DemoteAuto => 1,
+        Command::Switchover => 3,
+        _ => 0,
+    })
+}
+
 pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Folded(0x9e37_79b9_7f4a_7c15);
     value.hash(&mut hasher);
     hasher.finish()
 }
 
 impl World {
     /// Two nodes that have never run, with these fence levels.
-    pub(crate) fn new(levels: [&Levels; 2], crashes: u8, faults: u8) -> Self {
+    pub(crate) fn new(levels: [&Levels; 2], crashes: u8, faults: u8, orders: u8, sabotage: Sabotage) -> Self {
         let names = ["a", "b"];
         let node = |i: usize| Node {
             setup: Arc::new(Setup {
@@ -136,21 +195,50 @@ impl World {
             disk: Stored::new(HostId(i as u128), BootId(0), Ceiling(u64::MAX), 0),
             writing: None,
             gate: Gate::Closed,
-            boot: 0,
             crashes,
             fence: None,
             asked: Vec::new(),
             requests: Vec::new(),
             demoted: false,
+            asleep: false,
             opening: false,
         };
-        Self { nodes: [node(0), node(1)], wire: Vec::new(), faults }
+        let mut nodes = [node(0), node(1)];
+        for node in &mut nodes {
+            // Ceilings are not explored.
+            node.disk.peer.ceiling = Some(node.disk.ceiling);
+        }
+        let mut world = Self { nodes, wire: Vec::new(), faults, orders };
+        for i in 0..2 {
+            world.take(Step::Start(i, true), sabotage).unwrap();
+        }
+        for i in 0..2 {
+            world.take(Step::Read(i), sabotage).unwrap();
+            world.take(Step::Synced(i), sabotage).unwrap();
+        }
+        world
+    }
+
+    /// The same, with the first node open in its first term.
+    pub(crate) fn opened(mut self, sabotage: Sabotage) -> Self {
+        let orders = self.orders;
+        self.take(Step::Command(0, Command::PromoteAuto), sabotage).unwrap();
+        while let Some(step) = crate::search::next_fair(&self, true, sabotage) {
+            self.take(step, sabotage).unwrap();
+        }
+        assert_eq!(self.nodes[0].gate, Gate::Open);
+        self.orders = orders;
+        self
     }
 
     /// Every step that may come next.
     pub(crate) fn steps(&self, sabotage: Sabotage) -> Vec<Step> {
         let mut steps = Vec::new();
         for (i, message) in self.wire.iter().enumerate() {
+            let (Message::Request { to, .. } | Message::Answer { to, .. }) = &message.1;
+            if self.writes_alone(*to) {
+                continue;
+            }
             steps.push(Step::Deliver(i));
             if self.faults > 0 {
                 steps.extend([Step::Double(i), Step::Lose(i)]);
@@ -164,24 +252,32 @@ impl World {
                 steps.extend([Step::Start(i, true), Step::Start(i, false)]);
                 continue;
             }
-            steps.extend(COMMANDS.map(|command| Step::Command(i, command)));
+            if node.writing.is_some() {
+                steps.push(Step::Synced(i));
+            }
+            if node.crashes > 0 {
+                steps.push(Step::Crash(i, false));
+                steps.extend(node.writing.is_some().then_some(Step::Crash(i, true)));
+            }
+            if self.writes_alone(i) {
+                continue;
+            }
+            steps.extend(
+                COMMANDS
+                    .into_iter()
+                    .filter(|&command| self.matters(i, command))
+                    .map(|command| Step::Command(i, command)),
+            );
             steps.extend((0..node.asked.len()).map(|k| Step::TimeOut(i, k)));
             steps.push(Step::Tick(i));
             if self.reads(i) {
                 steps.push(Step::Read(i));
-            }
-            if node.writing.is_some() {
-                steps.push(Step::Synced(i));
             }
             if node.gate == Gate::Closing {
                 steps.push(Step::Closed(i));
             }
             if node.opening && sabotage == Sabotage::OpensLate {
                 steps.push(Step::LateOpening(i));
-            }
-            if node.crashes > 0 {
-                steps.push(Step::Crash(i, false));
-                steps.extend(node.writing.is_some().then_some(Step::Crash(i, true)));
             }
             match &node.fence {
                 Some(fence) if fence.done => steps.push(Step::FenceEnds(i)),
@@ -195,23 +291,134 @@ impl World {
         steps
     }
 
+    /// A write that nothing waits for (what was heard, a demotion, a new boot) is over before anything else
+    /// happens to its node; or a crash cuts it.
+    fn writes_alone(&self, i: usize) -> bool {
+        let node = &self.nodes[i];
+        let Some(pair) = &node.pair else { return false };
+        let status = pair.status();
+        node.writing.is_some()
+            && node.requests.is_empty()
+            && status.role != ha::pair::Role::FencePending
+            && !status.switching
+    }
+
+    /// By hand and `--auto` are the same where nobody was demoted, and neither does anything to an open gate.
+    fn matters(&self, i: usize, command: Command) -> bool {
+        let Some(pair) = &self.nodes[i].pair else { return false };
+        let status = pair.status();
+        let open = status.role == ha::pair::Role::Active;
+        if orders(command) && self.orders == 0 {
+            return false;
+        }
+        match command {
+            Command::Promote => !open && status.demoted,
+            Command::PromoteAuto | Command::PromoteKeep => !open,
+            Command::Switchover => open && !status.switching,
+            Command::Demote => !status.demoted,
+            _ => status.role != ha::pair::Role::Standby || status.switching,
+        }
+    }
+
     /// Whether a read of the peer's status could tell node `i` anything that it does not know. One that
     /// could not is left out: it changes nothing, now or late, since everything that it tells only rises.
     pub(crate) fn reads(&self, i: usize) -> bool {
         let (Some(own), Some(peer)) = (&self.nodes[i].pair, &self.nodes[1 - i].pair) else { return false };
-        let under_way = |message: &(u64, Message)| matches!(&message.1, Message::Answer { to, ask: Ask::Status, .. } if *to == i);
-        let heard = own.stored().peer.heard.is_some_and(|heard| heard.own_boot == BootId(self.nodes[i].boot));
-        let news = peer.stored().opened > own.stored().promise
-            || peer.stored().promise > own.stored().peer.promise && false;
-        self.nodes[1 - i].writing.is_none()
-            && !self.wire.iter().any(under_way)
+        let heard = own.stored().peer.heard.is_some_and(|heard| heard.own_boot == NOW);
+        let news = peer.stored().opened > own.stored().promise;
+        !self.writes_alone(i)
+            && self.nodes[1 - i].writing.is_none()
             && (!heard || news || self.nodes[i].asked.contains(&Ask::Status))
     }
 
-    /// Carries out a step.
+    /// Whether a node has promised a term above the bound.
+    pub(crate) fn is_beyond(&self, counter_max: u64) -> bool {
+        let promises = self.nodes.iter().filter_map(|node| node.pair.as_ref()?.stored().promise.as_ref());
+        promises.into_iter().any(|term| term.counter > counter_max)
+    }
+
+    /// Carries out a step, and drops what cannot matter any more.
     pub(crate) fn take(&mut self, step: Step, sabotage: Sabotage) -> Result<(), Violation> {
+        self.carry(step, sabotage)?;
+        for node in &mut self.nodes {
+            let Some(pair) = &node.pair else { continue };
+            let status = pair.status();
+            let promoting = status.role == ha::pair::Role::FencePending;
+            node.asked.retain(|ask| match ask {
+                Ask::Close { term, .. } => promoting && status.promise.as_ref() == Some(term),
+                _ => status.switching,
+            });
+        }
+        if sabotage == Sabotage::None {
+            for k in (0..self.wire.len()).rev() {
+                if self.is_dead(&self.wire[k].1) {
+                    let (_, message) = self.wire.remove(k);
+                    self.proves_dead(message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a message speaks of a term that both sides have left behind for good: on disk and in memory.
+    /// Such a message is taken out, once [`Self::proves_dead`] has seen that nobody listens to it.
+    fn is_dead(&self, message: &Message) -> bool {
+        let left = |i: usize, term: Option<&ha::term::Term>, or_there: bool| {
+            let node = &self.nodes[i];
+            let promises = [Some(&node.disk), node.pair.as_ref().map(Pair::stored)];
+            promises.into_iter().flatten().all(|stored| {
+                let promise = stored.promise.as_ref();
+                promise > term || or_there && promise == term
+            })
+        };
+        let switching = |i: usize| self.nodes[i].pair.as_ref().is_some_and(|pair| pair.status().switching);
+        match message {
+            Message::Request { to, request } => match &request.ask {
+                Ask::Close { term, .. } => left(1 - to, Some(term), false) && left(*to, Some(term), true),
+                Ask::TakeOver { promise } => !switching(1 - to) && left(*to, promise.as_ref(), false),
+                Ask::Status => true,
+            },
+            Message::Answer { to, ask, said } => match &said.verdict {
+                Verdict::ClosedFor(term) | Verdict::Refused { term, .. } | Verdict::TookOver(term) => {
+                    left(*to, Some(term), false)
+                }
+                Verdict::NotTakenOver => !switching(*to),
+                Verdict::NotForMe(_) => match ask {
+                    Ask::Close { term, .. } => left(*to, Some(term), false),
+                    _ => !switching(*to),
+                },
+                _ => true,
+            },
+        }
+    }
+
+    /// Delivers a dead message to a copy: it must change nothing but what is known of the peer.
+    fn proves_dead(&self, message: Message) -> Result<(), Violation> {
+        let (Message::Request { to, .. } | Message::Answer { to, .. }) = &message;
+        let to = *to;
+        let Some(pair) = &self.nodes[to].pair else { return Ok(()) };
+        let before = pair.status();
+        let mut copy = self.clone();
+        copy.wire.clear();
+        copy.deliver(message, Sabotage::None)?;
+        let after = copy.nodes[to].pair.as_ref().map(Pair::status);
+        let heals = after.as_ref().is_some_and(|after| after.promise != before.promise);
+        if after.as_ref() == Some(&before) || heals {
+            Ok(())
+        } else {
+            Err("a message of a past term matters".into())
+        }
+    }
+
+    fn carry(&mut self, step: Step, sabotage: Sabotage) -> Result<(), Violation> {
         match step {
             Step::Command(i, command) => {
+                self.orders -= u8::from(orders(command) && self.orders > 0);
+                match command {
+                    Command::Switchover => self.nodes[1 - i].asleep = false,
+                    Command::Demote | Command::DemoteAuto => {}
+                    _ => self.nodes[i].asleep = false,
+                }
                 if command == Command::Promote {
                     self.nodes[i].demoted = false;
                 }
@@ -219,7 +426,7 @@ impl World {
                     Command::PromoteAuto if sabotage == Sabotage::AutoIsHand => Command::Promote,
                     command => command,
                 };
-                self.event(i, Event::Command(CommandId(command as u64), command), sabotage)?;
+                self.event(i, Event::Command(command_id(command), command), sabotage)?;
                 if command == Command::Switchover && self.nodes[i].gate == Gate::Open {
                     let asked = &mut self.nodes[i].asked;
                     if !asked.contains(&Ask::Status) {
@@ -257,12 +464,22 @@ impl World {
                 self.event(i, Event::Unanswered(ask), sabotage)
             }
             Step::Read(i) => {
-                let id = RequestId(fingerprint(&Ask::Status));
-                self.nodes[1 - i].requests.push((id, Ask::Status));
-                let host = self.nodes[i].disk.host;
-                let (from, to) = (self.nodes[i].setup.node.clone(), self.nodes[i].setup.peer.clone());
-                let request = Request { version: ha::message::VERSION, from, host, to, ask: Ask::Status };
-                self.event(1 - i, Event::Request(id, request), sabotage)
+                let (own, peer) = (&self.nodes[i], &self.nodes[1 - i].pair);
+                let request = Request {
+                    version: ha::message::VERSION,
+                    from: own.setup.node.clone(),
+                    host: own.disk.host,
+                    to: own.setup.peer.clone(),
+                    ask: Ask::Status,
+                };
+                let Some(mut peer) = peer.clone() else { return Ok(()) };
+                for action in peer.handle(Event::Request(RequestId(0), request), 0) {
+                    if let Action::Answer(_, mut said) = action {
+                        disguise(&mut said, sabotage);
+                        self.deliver(Message::Answer { to: i, ask: Ask::Status, said }, sabotage)?;
+                    }
+                }
+                Ok(())
             }
             Step::Synced(i) => {
                 let node = &mut self.nodes[i];
@@ -329,19 +546,15 @@ impl World {
 
     fn start(&mut self, i: usize, same_boot: bool, sabotage: Sabotage) -> Result<(), Violation> {
         let node = &mut self.nodes[i];
-        if !same_boot {
-            let peer = &node.disk.peer;
-            let known = [
-                Some(node.disk.boot),
-                Some(node.disk.ceiling.boot),
-                peer.heard.map(|heard| heard.own_boot),
-                peer.ceiling.map(|ceiling| ceiling.boot),
-                Some(BootId(node.boot)),
-            ];
-            node.boot = (0..).find(|&boot| !known.contains(&Some(BootId(boot)))).unwrap();
+        node.asleep |= !same_boot;
+        if !same_boot && sabotage != Sabotage::ForgetsBoot {
+            node.disk.boot = BEFORE;
+            // It matters to one who may shoot.
+            if let (Some(heard), false) = (&mut node.disk.peer.heard, node.setup.levels.is_peer_only()) {
+                heard.own_boot = BEFORE;
+            }
         }
-        let boot = if sabotage == Sabotage::ForgetsBoot { node.disk.boot } else { BootId(node.boot) };
-        let incarnation = Incarnation { boot, started_ns: 0 };
+        let incarnation = Incarnation { boot: NOW, started_ns: 0 };
         let (pair, actions) = Pair::start(node.setup.clone(), node.disk.clone(), incarnation, 0);
         node.pair = Some(pair);
         self.carry_out(i, actions, sabotage)
@@ -359,6 +572,7 @@ impl World {
                 if self.nodes[to].pair.is_none() {
                     return Ok(());
                 }
+                self.nodes[to].asleep &= !matches!(request.ask, Ask::TakeOver { .. });
                 let id = RequestId(fingerprint(&request.ask));
                 let requests = &mut self.nodes[to].requests;
                 if !requests.iter().any(|known| known.0 == id) {
@@ -440,6 +654,9 @@ impl World {
         if self.nodes[1 - i].gate != Gate::Closed {
             return Err("two nodes are open".into());
         }
+        if self.nodes[i].asleep {
+            return Err("a node opened by itself on another boot".into());
+        }
         if self.nodes[i].demoted {
             return Err("an operator's demotion was undone".into());
         }
@@ -478,23 +695,22 @@ impl World {
                     let requests = &mut self.nodes[i].requests;
                     let Some(place) = requests.iter().position(|request| request.0 == id) else { continue };
                     let (_, ask) = requests.remove(place);
-                    // Nothing that a peer decides depends on which boot of a host answers.
-                    said.incarnation = Incarnation { boot: BootId(0), started_ns: 0 };
-                    if sabotage == Sabotage::HidesPowerFencer {
-                        said.fencers = Levels::peer_only();
-                    }
+                    disguise(&mut said, sabotage);
                     self.send(Message::Answer { to: 1 - i, ask, said });
                 }
                 Action::Fence { term, level, .. } => {
                     self.nodes[i].fence = Some(Fence { term, level, done: false });
                 }
                 Action::CancelFence(_) => self.nodes[i].fence = None,
-                Action::Tell(id, Outcome::Closed) if id == CommandId(Command::Demote as u64) => {
-                    self.nodes[i].demoted = true;
+                Action::Tell(id, Outcome::Closed) if id == command_id(Command::Demote) => {
+                    let node = &mut self.nodes[i];
+                    node.demoted |= node.pair.as_ref().is_some_and(|pair| pair.stored().demoted);
                 }
+                Action::GiveAddress(true) => self.event(i, Event::Tick, sabotage)?,
                 Action::Tell(..)
                 | Action::RaiseCeiling(_)
-                | Action::GiveAddress(_)
+                | Action::GiveAddress(false)
+                | Action::Because(_)
                 | Action::Warn(_)
                 | Action::Audit(_) => {}
             }
