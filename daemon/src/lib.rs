@@ -3,6 +3,7 @@
 //! `ARCHITECTURE.md` beside the workspace's `Cargo.toml` tells how the parts fit.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod admin;
 mod boot;
 mod capacity;

@@ -5,7 +5,7 @@ mod deadlines;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::{opcode, squeue, types};
@@ -301,6 +301,12 @@ impl<T> Reactor<T> {
     /// [`wait`](Self::wait) after it was inserted or its receive ended for want of buffers.
     pub fn is_reading(&self, key: Key) -> bool {
         self.connections.get(key).is_some_and(Link::is_reading)
+    }
+
+    /// The socket of a connection that has an owner.
+    pub fn socket(&self, key: Key) -> Option<BorrowedFd<'_>> {
+        let connection = self.connections.get(key).filter(|connection| connection.is_open())?;
+        Some(connection.fd.as_fd())
     }
 
     /// Connections that have an owner.

@@ -13,6 +13,7 @@ use tracing::info;
 use super::error::ServeError;
 use super::size::{capacity, intake_count, shard_count};
 use super::systemd::Manager;
+use crate::addresses;
 use crate::admin::{self, Admin};
 use crate::capacity::Capacity;
 use crate::gate::Gate;
@@ -58,6 +59,9 @@ pub(super) async fn start(
         (None, None) => Arc::default(),
     };
     let shards = start_shards(settings, descriptors, &trail, Arc::clone(&tokens))?;
+    // Before the first connection could be on one of them.
+    addresses::start(Arc::clone(&shards.addresses), shards.threads.wakers())
+        .map_err(no_thread("the thread that watches addresses"))?;
     if let Some(token_file) = token_file {
         let wakers = shards.threads.wakers();
         token_file
@@ -73,6 +77,7 @@ pub(super) async fn start(
         reloads: files.status(),
         audit_dropped: trail.log.as_deref().map(audit::Log::dropped),
         gate: Some(Arc::clone(&shards.gate)),
+        addresses: Arc::clone(&shards.addresses),
         tokens: Some(Arc::clone(&tokens)),
         node: metrics.clone(),
     };
@@ -85,6 +90,7 @@ pub(super) async fn start(
             tokens,
             wakers: shards.threads.wakers(),
             published: shards.published.clone(),
+            addresses: Arc::clone(&shards.addresses),
             audit: trail.recorder.clone(),
             metrics: metrics.unwrap_or_default(),
             is_ready: Box::new(move || state.is_fit()),
@@ -103,6 +109,7 @@ pub(super) async fn start(
         audit: RefCell::new(trail.recorder),
         pending_max: intake::PENDING_MAX / threads,
         capacity: Arc::clone(&shards.capacity),
+        addresses: Arc::clone(&shards.addresses),
         counters,
         shards: shards.doors,
         draining: Arc::new(Semaphore::new(intake::DRAINING_MAX)),
@@ -159,6 +166,7 @@ fn read_files(settings: &ServeSettings) -> Result<(Files, Trail), ServeError> {
 struct RunningShards {
     count: usize,
     gate: Arc<Gate>,
+    addresses: addresses::Shared,
     capacity: Arc<Capacity>,
     published: Vec<Arc<Published>>,
     doors: Shards,
@@ -178,6 +186,7 @@ fn start_shards(
         Some(_) => Gate::standby(count),
         None => Gate::standalone(count),
     });
+    let addresses = addresses::Shared::default();
     let capacity = capacity(descriptors, count).map_err(ServeError::Capacity)?;
     let published: Vec<Arc<Published>> = (0..count).map(|_| Arc::default()).collect();
     let shared = shard::Settings {
@@ -185,9 +194,10 @@ fn start_shards(
         capacity: Arc::clone(&capacity),
         gate: Arc::clone(&gate),
         tokens,
+        addresses: Arc::clone(&addresses),
     };
     let (doors, questions, threads) = shard::start(&shared, trail.recorder.as_ref(), &published)?;
-    Ok(RunningShards { count, gate, capacity, published, doors, questions, threads })
+    Ok(RunningShards { count, gate, addresses, capacity, published, doors, questions, threads })
 }
 
 /// The ops endpoints at work.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ha::message::Facts;
 use ring::digest::{SHA256, digest};
 
+use crate::addresses;
 use crate::clock;
 use crate::metrics::Published;
 use crate::metrics::names::Level;
@@ -17,13 +18,18 @@ use crate::settings::ServeSettings;
 #[derive(Clone)]
 pub(super) struct FactsSource {
     shards: Vec<Arc<Published>>,
+    addresses: addresses::Shared,
     address: Arc<Mutex<Option<IpAddr>>>,
     constant: Facts,
 }
 
 impl FactsSource {
     /// Reads the files that both nodes should have alike.
-    pub(super) fn new(settings: &ServeSettings, shards: Vec<Arc<Published>>) -> Self {
+    pub(super) fn new(
+        settings: &ServeSettings,
+        shards: Vec<Arc<Published>>,
+        addresses: addresses::Shared,
+    ) -> Self {
         let client_ca = settings.tls.as_ref().and_then(|tls| tls.client_ca.as_ref());
         let acl = client_ca.and_then(|client_ca| client_ca.acl_file.as_deref());
         let constant = Facts {
@@ -32,12 +38,20 @@ impl FactsSource {
             acl: of_file(acl),
             ..Facts::default()
         };
-        Self { shards, address: Arc::default(), constant }
+        Self { shards, addresses, address: Arc::default(), constant }
     }
 
     /// The address that moves, as a check script names it.
     pub(super) fn watch(&self, address: IpAddr) {
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
+    }
+
+    /// Whether this host has the address on one of its interfaces.
+    pub(super) fn is_here(&self, address: IpAddr) -> bool {
+        // Where the kernel does not tell: an address that cannot be bound is elsewhere. (A host that may bind
+        // any, ip_nonlocal_bind, has them all.)
+        let can_bind = || std::net::UdpSocket::bind((address, 0)).is_ok();
+        self.addresses.is_here(address).unwrap_or_else(can_bind)
     }
 
     pub(super) fn now(&self) -> Facts {
@@ -47,17 +61,10 @@ impl FactsSource {
         Facts {
             sessions: self.shards.iter().map(connections).sum(),
             wall_clock_ns: clock::unix_ns(),
-            holds_address: address.map(is_here),
+            holds_address: address.map(|address| self.is_here(address)),
             ..self.constant.clone()
         }
     }
-}
-
-/// Whether this host has the address on one of its interfaces.
-pub(super) fn is_here(address: IpAddr) -> bool {
-    // An address that cannot be bound is elsewhere. (A host that may bind any address, ip_nonlocal_bind, has
-    // them all.)
-    std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// What two nodes of a pair should not differ in.

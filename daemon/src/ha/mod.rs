@@ -34,6 +34,7 @@ pub(crate) use metrics::{HaMetrics, LEVELS_MAX, ROLES, Transition};
 use state::StateDir;
 pub(crate) use state::StateError;
 
+use crate::addresses;
 use crate::clock;
 use crate::gate::Gate;
 use crate::listener::{self, BindError};
@@ -110,6 +111,7 @@ pub(crate) struct Around {
     pub(crate) tokens: Arc<TokenSource>,
     pub(crate) wakers: Wakers,
     pub(crate) published: Vec<Arc<Published>>,
+    pub(crate) addresses: addresses::Shared,
     pub(crate) audit: Option<Recorder>,
     pub(crate) metrics: Arc<HaMetrics>,
     /// Whether this node may serve.
@@ -152,7 +154,7 @@ pub(crate) async fn start(
     });
     let allowed = Allowed::from_iter(pair.allowed.iter().cloned());
     let metrics = around.metrics;
-    let facts = FactsSource::new(settings, around.published);
+    let facts = FactsSource::new(settings, around.published, around.addresses);
     let parts = Parts {
         setup: Arc::clone(&setup),
         gate: around.gate,
@@ -206,7 +208,7 @@ impl Node {
     /// Names the address that moves: its place is told to the peer. Whether it is here.
     pub(crate) fn watch_address(&self, address: IpAddr) -> bool {
         self.facts.watch(address);
-        facts::is_here(address)
+        self.facts.is_here(address)
     }
 
     /// What the peer is answered; waits for as long as that takes.

@@ -76,6 +76,8 @@ async fn accept_loop(
                 }
                 break;
             }
+            // Before it is accepted: so each departure of its address comes after this look.
+            let accepted = context.addresses.departures();
             match accept(&listener, &context) {
                 Ok((socket, peer, place)) => {
                     context.counters.accepted();
@@ -84,7 +86,8 @@ async fn accept_loop(
                     let entry = pending.enter(stream.downgrade());
                     let (context, stopped, alive) = (Rc::clone(&context), stopped.clone(), alive.clone());
                     tokio_uring::spawn(async move {
-                        setup::run(place, stream, entry, peer, admission, context, stopped).await;
+                        let arrived = setup::Arrived { place, peer, accepted, admission };
+                        setup::run(arrived, stream, entry, context, stopped).await;
                         drop(alive);
                     });
                 }

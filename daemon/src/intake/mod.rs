@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tracing::Level;
 
+use crate::addresses;
 use crate::capacity::Capacity;
 use crate::metrics::IntakeCounters;
 use crate::shard::Shards;
@@ -67,6 +68,7 @@ pub(crate) struct Context {
     /// Connections in set-up at a time of this thread.
     pub(crate) pending_max: usize,
     pub(crate) capacity: Arc<Capacity>,
+    pub(crate) addresses: addresses::Shared,
     pub(crate) counters: Arc<IntakeCounters>,
     pub(crate) shards: Shards,
     /// One permit for each refused connection that drains.

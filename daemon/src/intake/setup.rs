@@ -11,19 +11,28 @@ use tracing::{debug, info};
 use super::pending::Pending;
 use super::stream::{Failure, Stream};
 use super::{Admission, Context};
+use crate::addresses::Departures;
 use crate::capacity::Place;
 use crate::shard::{HandOver, Secured};
 use audit::Peer;
+
+/// What is known of a connection that was accepted.
+pub(super) struct Arrived {
+    pub(super) place: Place,
+    pub(super) peer: Peer,
+    /// Looked at right before it was accepted.
+    pub(super) accepted: Departures,
+    /// What was in force then.
+    pub(super) admission: Arc<Admission>,
+}
 
 /// Takes one connection from accept to its shard, under what was in force when it was accepted.
 ///
 /// (The place comes first and is therefore given back last, after the socket is closed.)
 pub(super) async fn run(
-    place: Place,
+    Arrived { place, peer, accepted, admission }: Arrived,
     mut stream: Stream,
     pending: Pending,
-    peer: Peer,
-    admission: Arc<Admission>,
     context: Rc<Context>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -40,7 +49,7 @@ pub(super) async fn run(
         Ok(Admitted { acquire, rest, identity }) => {
             let (socket, tls) = stream.into_parts();
             let secured = tls.map(|tls| Box::new(Secured { tls: *tls, identity }));
-            context.shards.hand_over(HandOver { socket, peer, place, acquire, rest, secured });
+            context.shards.hand_over(HandOver { socket, peer, accepted, place, acquire, rest, secured });
         }
         Err(Refusal::Gone(failure)) => {
             let reason = if has_made_room { &Failure::MadeRoom } else { &failure };

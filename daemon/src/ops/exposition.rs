@@ -10,6 +10,7 @@ use protocol::ErrorCode;
 
 use super::histogram::write_histograms;
 use super::node::NodeSeries;
+use crate::addresses;
 use crate::gate::Gate;
 use crate::ha::HaMetrics;
 use crate::metrics::cells::Cells;
@@ -30,6 +31,7 @@ pub(crate) struct Sources {
     pub(crate) audit_dropped: Option<Dropped>,
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) tokens: Option<Arc<TokenSource>>,
+    pub(crate) addresses: addresses::Shared,
     /// One of two nodes; none without a standby.
     pub(crate) node: Option<Arc<HaMetrics>>,
 }

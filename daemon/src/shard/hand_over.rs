@@ -6,6 +6,7 @@ use std::sync::Arc;
 use audit::Peer;
 use protocol::Acquire;
 
+use crate::addresses::Departures;
 use crate::capacity::Place;
 
 /// A connection on its way from the intake to its shard.
@@ -13,6 +14,8 @@ use crate::capacity::Place;
 pub(crate) struct HandOver {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
+    /// Looked at right before it was accepted.
+    pub(crate) accepted: Departures,
     pub(crate) place: Place,
     pub(crate) acquire: Acquire,
     /// What came glued to the ACQUIRE.

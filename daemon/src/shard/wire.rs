@@ -1,18 +1,21 @@
 //! The shard's connections and what goes over them, plain or through TLS: the lock table knows no difference.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use audit::Peer;
 use locks::SessionId;
 use protocol::{ErrorCode, ErrorFrame, SessionInput, decode_session};
 use reactor::{Ended, Event, Key, Reactor, Waker};
+use rustix::net::getsockname;
 use tracing::debug;
 use tracing::field::{DisplayValue, display};
 
 use super::hand_over::Secured;
 use super::seen::Who;
+use crate::addresses::Departures;
 
 /// What the shard knows of a connection besides its socket.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ struct Line {
     /// looked at.
     session: Option<SessionId>,
     peer: Peer,
+    /// Looked at right before it was accepted.
+    accepted: Departures,
     /// In a box, so that a plain connection pays a pointer for it.
     secured: Option<Box<Secured>>,
 }
@@ -62,9 +67,16 @@ impl Wire {
         &mut self,
         socket: OwnedFd,
         peer: Peer,
+        accepted: Departures,
         secured: Option<Box<Secured>>,
     ) -> io::Result<Key> {
-        self.reactor.insert(socket, Line { session: None, peer, secured })
+        self.reactor.insert(socket, Line { session: None, peer, accepted, secured })
+    }
+
+    /// The local address of a connection, and the departures that it was accepted after.
+    pub(super) fn stay(&self, key: Key) -> Option<(IpAddr, Departures)> {
+        let accepted = self.reactor.get(key)?.accepted;
+        Some((local_ip(self.reactor.socket(key)?)?, accepted))
     }
 
     /// The session of a connection, if its claim was taken.
@@ -199,6 +211,12 @@ impl Wire {
         let identity = line.secured.as_ref().and_then(|secured| secured.identity.clone());
         Some(Who { peer: line.peer, identity })
     }
+}
+
+/// IPv4 as such, also on a socket for both.
+pub(super) fn local_ip(socket: impl AsFd) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
+    Some(address.ip().to_canonical())
 }
 
 impl Buffers {

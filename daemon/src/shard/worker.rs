@@ -12,14 +12,15 @@ use audit::{Recorder, What};
 use locks::{Answer, Effect, LOOK_AGAIN_NS, Opening, Reason, SessionId, Table, Turn};
 use protocol::{Acquire, ErrorCode, SessionInput, Token, WAITING, acquired, decode_session};
 use reactor::{Ended, Key, Waker};
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::hand_over::HandOver;
 use super::questions::{Asked, Question};
 use super::seen::{NotReleased, SeenHolder, SeenWaiter};
 use super::trail::Trail;
 use super::view::View;
-use super::wire::{Arrival, Wire};
+use super::wire::{Arrival, Wire, local_ip};
+use crate::addresses::{self, Departures};
 use crate::capacity::Capacity;
 use crate::clock::{self, WallClock};
 use crate::gate::Gate;
@@ -45,6 +46,9 @@ const LEASES_A_TURN_MAX: usize = 1024;
 /// Free locks granted in one turn after the token ceiling has risen.
 const STARVED_A_TURN_MAX: usize = 256;
 
+/// Sessions asked for their local address in one turn, after one has left: a small system call each.
+const STAYS_A_TURN_MAX: u32 = 1024;
+
 /// Sessions ended in one turn at shutdown or demotion.
 const CLOSES_A_TURN_MAX: usize = 256;
 
@@ -62,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) capacity: Arc<Capacity>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) tokens: Arc<locks::TokenSource>,
+    /// Which local addresses have left.
+    pub(crate) addresses: addresses::Shared,
 }
 
 /// Something that the lock table decides about.
@@ -74,7 +80,7 @@ enum Decision {
     End { session: SessionId, reason: Reason },
     /// The local kernel has given a connection up: its client may be alive and believe in its lock until the
     /// lease is over.
-    Silence { key: Key, session: SessionId },
+    Silence { key: Key, session: SessionId, reason: Reason },
     /// The session's lease is over, and its socket had nothing unread.
     Expire(SessionId),
     /// Tokens have come: some locks are granted that stayed free for want of one.
@@ -85,6 +91,14 @@ enum Decision {
     ForceRelease(Arc<str>),
     /// The administrator removes a waiter.
     Kick(SessionId),
+}
+
+/// A search for sessions whose local address has left, slice by slice.
+struct Search {
+    slot: u32,
+    until: Departures,
+    /// How many there were so far.
+    ended: usize,
 }
 
 /// A shard, on its own thread.
@@ -107,6 +121,10 @@ pub(super) struct Worker {
     effects: Vec<Effect<Key>>,
     wall_clock: WallClock,
     published: Arc<Published>,
+    /// No session is left that lost its address before that.
+    departures: Departures,
+    /// Where the search for such sessions goes on, and for departures up to which.
+    search: Option<Search>,
     /// The last look: after the wait, and again for each connection taken in.
     turn: Turn,
     /// The end of the last turn, CLOCK_MONOTONIC.
@@ -151,6 +169,8 @@ impl Worker {
             effects: Vec::new(),
             wall_clock: WallClock::default(),
             published,
+            departures: settings.addresses.departures(),
+            search: None,
             turn: look(&settings),
             ended_ns: clock::monotonic_ns(),
             unfinished: false,
@@ -173,6 +193,7 @@ impl Worker {
             self.unfinished = false;
             self.close_sessions_behind_a_closed_gate(closed);
             self.grant_starved_locks();
+            self.end_sessions_without_address();
             let busy = self.take_arrivals();
             // Here the socket of each session tells all: the completions are drained, and new ones come with
             // an enter only.
@@ -227,9 +248,13 @@ impl Worker {
 
     /// Takes a connection in: its claim is ordered, and its lease begins, here.
     fn adopt(&mut self, connection: HandOver) {
-        let HandOver { socket, peer, place, acquire, rest, secured } = connection;
+        let HandOver { socket, peer, accepted, place, acquire, rest, secured } = connection;
+        let has_left = |address| self.settings.addresses.has_left_since(address, accepted);
+        if self.settings.addresses.departures() != accepted && local_ip(&socket).is_none_or(has_left) {
+            return debug!(remote_addr = %peer, "its local address has left while it was set up");
+        }
         let is_closed = secured.as_ref().is_some_and(|secured| secured.tls.is_closed_by_peer());
-        let key = match self.wire.insert(socket, peer, secured) {
+        let key = match self.wire.insert(socket, peer, accepted, secured) {
             Ok(key) => key,
             Err(error) => {
                 return debug!(remote_addr = %peer, %error, "connection ended before its shard took it");
@@ -271,7 +296,7 @@ impl Worker {
             self.apply(match how {
                 Ended::Eof | Ended::Reset => Decision::End { session, reason: Reason::Graceful },
                 Ended::SendTimeout => Decision::End { session, reason: Reason::IoTimeout },
-                Ended::Silent(_) => Decision::Silence { key, session },
+                Ended::Silent(_) => Decision::Silence { key, session, reason: Reason::Expired },
             });
         }
         self.wire.close(key);
@@ -314,6 +339,46 @@ impl Worker {
         }
         if self.table.counts().sessions == 0 && !self.turn.gate.is_open() {
             self.settings.gate.confirm(self.index, closed);
+        }
+    }
+
+    /// Gives up the I/O of sessions whose local address has left since they were accepted: some a turn. A
+    /// holder's lock stays reserved until its lease is over, for its client may believe in it until then.
+    fn end_sessions_without_address(&mut self) {
+        let departures = self.settings.addresses.departures();
+        if self.search.is_none() && departures != self.departures {
+            self.search = Some(Search { slot: 0, until: departures, ended: 0 });
+        }
+        let Some(Search { slot, until, ended }) = self.search.take() else { return };
+        let addresses = &self.settings.addresses;
+        let (sessions, next) = self.table.sessions_from(slot, STAYS_A_TURN_MAX);
+        let lost: Vec<(Key, SessionId)> = sessions
+            .map(|(session, view)| (view.conn, session))
+            .filter(|(key, _)| {
+                // What left before the last search was not its address, or it would not be there.
+                let has_left = |(address, accepted): (_, Departures)| {
+                    addresses.has_left_since(address, accepted.max(self.departures))
+                };
+                self.wire.stay(*key).is_some_and(has_left)
+            })
+            .collect();
+        let ended = ended + lost.len();
+        for (key, session) in lost {
+            self.apply(Decision::Silence { key, session, reason: Reason::AddressLost });
+            self.wire.close(key);
+        }
+        match next {
+            Some(slot) => {
+                self.search = Some(Search { slot, until, ended });
+                self.unfinished = true;
+            }
+            None => {
+                self.departures = until;
+                self.unfinished |= self.settings.addresses.departures() != until;
+                if ended > 0 {
+                    info!(sessions = ended, "sessions ended: their local address has left");
+                }
+            }
         }
     }
 
@@ -394,8 +459,8 @@ impl Worker {
                 }
             }
             Decision::End { session, reason } => self.table.end(turn, session, reason, effects),
-            Decision::Silence { key, session } => {
-                self.table.silence(turn, session, Reason::Expired, effects);
+            Decision::Silence { key, session, reason } => {
+                self.table.silence(turn, session, reason, effects);
                 if self.table.session(session).is_some() {
                     self.trail.keep(session, self.trail.who(&self.wire, key, session));
                 }

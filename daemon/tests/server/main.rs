@@ -1,6 +1,7 @@
 //! The real server, seen from outside: one module for each part of what it promises.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod admin;
 mod audit;
 mod check_config;
@@ -10,6 +11,7 @@ mod frames;
 mod leases;
 mod limits;
 mod manager;
+mod network;
 mod ops;
 mod partition;
 mod queue;
