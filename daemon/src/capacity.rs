@@ -64,6 +64,11 @@ impl Capacity {
         self.places
     }
 
+    /// How many of them are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Takes a place, if one is free.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let more = |taken| (taken < self.places).then_some(taken + 1);

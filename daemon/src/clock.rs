@@ -1,5 +1,6 @@
 //! The clocks: monotonic for leases, boot time for the gate, wall clock for tokens.
 
+use rtime_clock::adjtime::{Timex, adjtimex};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// CLOCK_MONOTONIC, ns: leases and durations.
@@ -15,6 +16,16 @@ pub(crate) fn boot_ns() -> u64 {
 /// Time since the Unix epoch, ns; 0 for a clock set before it (tokens then only count up).
 pub(crate) fn unix_ns() -> u64 {
     as_ns(clock_gettime(ClockId::Realtime))
+}
+
+/// What adjtimex(2) returns for a clock that nothing keeps right: TIME_ERROR of <sys/timex.h>.
+const TIME_ERROR: i32 = 5;
+
+/// Whether the kernel knows of somebody who keeps the wall clock right; `None` where it may not be asked, as
+/// under a filter of system calls.
+pub(crate) fn is_synchronised() -> Option<bool> {
+    // With no mode set this only reads.
+    adjtimex(&mut Timex::new()).ok().map(|state| state != TIME_ERROR)
 }
 
 /// The two clocks are read one after the other, which makes their difference jitter; only a larger change is

@@ -7,6 +7,7 @@ mod addresses;
 mod admin;
 mod boot;
 mod capacity;
+mod checks;
 mod clock;
 mod commands;
 mod gate;

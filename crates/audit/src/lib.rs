@@ -60,7 +60,7 @@ use writer::{Order, Writer};
 
 pub use destination::IS_A_SOCKET;
 pub use peer::Peer;
-pub use recorder::{Dropped, Recorder};
+pub use recorder::{Recorder, Standing};
 
 /// Events that are recorded and not yet written: 13 MB with names and identities of 50 bytes each, and six
 /// seconds of a disk that stands still under 10 000 ownership changes a second.
@@ -264,9 +264,9 @@ impl Log {
         }
     }
 
-    /// The count of events that are not in the log.
-    pub fn dropped(&self) -> Dropped {
-        Dropped(Arc::clone(&self.backlog))
+    /// How it stands, from now on.
+    pub fn standing(&self) -> Standing {
+        Standing(Arc::clone(&self.backlog))
     }
 
     /// Takes no more events and waits until those that were recorded are written, at most for `time_max`. How

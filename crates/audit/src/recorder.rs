@@ -1,7 +1,7 @@
 //! The way of an event from the thread that decides to the writer: bounded, and never waited for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
@@ -39,6 +39,9 @@ pub(super) struct Backlog {
     unwritten: AtomicU64,
     unwritten_max: u64,
     dropped: AtomicU64,
+    written: AtomicU64,
+    /// The last write failed.
+    fails: AtomicBool,
 }
 
 impl Backlog {
@@ -56,12 +59,18 @@ impl Backlog {
     /// Events that were recorded are in the log.
     pub(super) fn written(&self, events: u64) {
         self.unwritten.fetch_sub(events, Ordering::Relaxed);
+        self.written.fetch_add(events, Ordering::Relaxed);
     }
 
     /// Events that were recorded will not be in the log.
     pub(super) fn refused(&self, events: u64) {
         self.unwritten.fetch_sub(events, Ordering::Relaxed);
         self.dropped.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// Whether the last write failed.
+    pub(super) fn set_fails(&self, fails: bool) {
+        self.fails.store(fails, Ordering::Relaxed);
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -76,14 +85,29 @@ impl Backlog {
     }
 }
 
-/// How many events are not in the log, since the start.
+/// How the log stands, for whoever watches it.
 #[derive(Debug, Clone)]
-pub struct Dropped(pub(super) Arc<Backlog>);
+pub struct Standing(pub(super) Arc<Backlog>);
 
-impl Dropped {
-    /// Their number.
-    pub fn total(&self) -> u64 {
+impl Standing {
+    /// How many events are not in the log, since the start.
+    pub fn dropped_total(&self) -> u64 {
         self.0.dropped()
+    }
+
+    /// How many events are in the log, since the start.
+    pub fn written_total(&self) -> u64 {
+        self.0.written.load(Ordering::Relaxed)
+    }
+
+    /// Events that wait to be written.
+    pub fn unwritten(&self) -> u64 {
+        self.0.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last write failed. A write that does not return has not failed: then nothing is written.
+    pub fn fails(&self) -> bool {
+        self.0.fails.load(Ordering::Relaxed)
     }
 }
 
@@ -103,6 +127,8 @@ pub(super) fn new(events_max: u64) -> (Recorder, UnboundedReceiver<Entry>, Arc<B
         unwritten: AtomicU64::new(0),
         unwritten_max: events_max,
         dropped: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+        fails: AtomicBool::new(false),
     });
     (Recorder { queue, backlog: Arc::clone(&backlog), run: None }, take, backlog)
 }

@@ -120,6 +120,8 @@ impl<W: Output> Writer<W> {
 
     /// A line torn by a full disk is completed where its beginning is, and else written anew.
     fn reopen(&mut self, destination: Destination<W>) {
+        // The next write tells, and where all is written there may be none for long.
+        self.backlog.set_fails(false);
         if !destination.is_same(&self.destination) {
             self.destination = destination;
             self.batch.rewind();
@@ -152,6 +154,7 @@ impl<W: Output> Writer<W> {
                 Err(error) => return self.failed(&error),
             }
         }
+        self.backlog.set_fails(false);
         let notice = self.trouble.worked(Instant::now(), self.backlog.dropped());
         self.say(notice, None);
     }
@@ -170,6 +173,7 @@ impl<W: Output> Writer<W> {
         } else {
             self.rest(RETRY);
         }
+        self.backlog.set_fails(true);
         let notice = self.trouble.failed(Instant::now(), self.backlog.dropped());
         self.say(notice, Some(error));
     }

@@ -8,7 +8,7 @@ use threads::Workers;
 use tokio::signal::unix::Signal;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::error::ServeError;
 use super::size::{capacity, intake_count, shard_count};
@@ -16,12 +16,14 @@ use super::systemd::Manager;
 use crate::addresses;
 use crate::admin::{self, Admin};
 use crate::capacity::Capacity;
+use crate::checks::Check;
+use crate::clock;
 use crate::gate::Gate;
 use crate::ha::{self, Around, HaMetrics, Prepared};
 use crate::intake::{self, Intake};
 use crate::listener;
 use crate::metrics::{IntakeCounters, Published};
-use crate::ops::{self, OpsState, Sources};
+use crate::ops::{self, Ceiling, OpsState, Reports, Sources, Tell};
 use crate::reload::Files;
 use crate::settings::ServeSettings;
 use crate::shard::{self, Questions, Shards};
@@ -75,8 +77,17 @@ pub(super) async fn start(
         shards: shards.published.clone(),
         intake: Arc::clone(&counters),
         reloads: files.status(),
-        audit_dropped: trail.log.as_deref().map(audit::Log::dropped),
-        gate: Some(Arc::clone(&shards.gate)),
+        audit: trail.log.as_deref().map(audit::Log::standing),
+        gate: Arc::clone(&shards.gate),
+        capacity: Arc::clone(&shards.capacity),
+        reports: Reports {
+            ceiling: tokens.ceiling().is_some().then(|| ceiling_of(&tokens)),
+            fence: metrics.clone().map(|node| -> Tell<bool> { Arc::new(move || node.is_fence_pending()) }),
+            gives_address: metrics
+                .clone()
+                .map(|node| -> Tell<bool> { Arc::new(move || node.gives_address()) }),
+            ..Reports::default()
+        },
         addresses: Arc::clone(&shards.addresses),
         tokens: Some(Arc::clone(&tokens)),
         node: metrics.clone(),
@@ -131,6 +142,7 @@ pub(super) async fn start(
         connections_max = shards.capacity.places(),
         "listening"
     );
+    look_at_the_clock(settings);
     manager.ready();
     Ok(Running {
         gate: shards.gate,
@@ -209,13 +221,28 @@ struct Ops {
 }
 
 async fn start_ops(settings: &ServeSettings, sources: Sources) -> Result<Ops, ServeError> {
-    let state = OpsState::new(sources).map_err(no_thread("the thread that writes metrics out"))?;
+    let state =
+        OpsState::new(sources, &settings.ready).map_err(no_thread("the thread that writes metrics out"))?;
     let listeners = match &settings.ops_listen {
         Some(address) => listener::bind_all(address, "-ops-listen").await?,
         None => Vec::new(),
     };
     let addresses = settings.ops_listen.as_ref().map(|_| listener::addresses(&listeners));
     Ok(Ops { task: ops::spawn(listeners, state.clone()), state, addresses })
+}
+
+/// Tokens follow the wall clock, which is nobody's matter while all is well.
+fn look_at_the_clock(settings: &ServeSettings) {
+    match clock::is_synchronised() {
+        Some(true) => {}
+        Some(false) => warn!(
+            "the wall clock is not synchronised: after a restart, or on another server, tokens may be smaller than before; start chrony or systemd-timesyncd"
+        ),
+        None if settings.ready.limits.of(Check::Clock).is_some() => warn!(
+            "-ready-fail-on clock: it cannot be told here whether the clock is synchronised (a filter of system calls forbids adjtimex)"
+        ),
+        None => {}
+    }
 }
 
 fn no_thread(what: &'static str) -> impl Fn(io::Error) -> ServeError {
@@ -234,4 +261,12 @@ async fn reload_at(mut hangup: Signal, mut files: Files, reloader: Workers, mana
         files = reloading.await.expect("a reload does not panic");
         manager.ready();
     }
+}
+
+fn ceiling_of(tokens: &Arc<locks::TokenSource>) -> Tell<Ceiling> {
+    let tokens = Arc::clone(tokens);
+    Arc::new(move || Ceiling {
+        token: tokens.ceiling().map_or(0, |token| token.0),
+        reached: tokens.is_exhausted(),
+    })
 }

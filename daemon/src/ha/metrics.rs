@@ -22,6 +22,7 @@ pub(crate) struct HaMetrics {
     role: AtomicU64,
     term: AtomicU64,
     is_held: AtomicBool,
+    gives_address: AtomicBool,
     became_active: AtomicU64,
     became_standby: AtomicU64,
     /// By level, and then: not confirmed, confirmed.
@@ -42,6 +43,7 @@ impl HaMetrics {
         let term = seen.stored.promise.as_ref().map_or(0, |term| term.counter);
         self.term.store(term, Ordering::Relaxed);
         self.is_held.store(seen.status.held, Ordering::Relaxed);
+        self.gives_address.store(seen.gives_address, Ordering::Relaxed);
     }
 
     pub(super) fn transition(&self, to: Transition) {
@@ -68,6 +70,16 @@ impl HaMetrics {
     /// 1 for the role that the node has.
     pub(crate) fn role(&self, of: usize) -> u64 {
         u64::from(self.role.load(Ordering::Relaxed) == of as u64)
+    }
+
+    /// A switchover moves the address to the peer.
+    pub(crate) fn gives_address(&self) -> bool {
+        self.gives_address.load(Ordering::Relaxed)
+    }
+
+    /// It wants to be active, and may not yet.
+    pub(crate) fn is_fence_pending(&self) -> bool {
+        ROLES[self.role.load(Ordering::Relaxed) as usize].0 == Role::FencePending
     }
 
     /// The counter of the highest promised term.

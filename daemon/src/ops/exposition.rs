@@ -8,32 +8,38 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use metrics_process::Collector;
 use protocol::ErrorCode;
 
+use super::Look;
 use super::histogram::write_histograms;
 use super::node::NodeSeries;
+use super::vitals::Reports;
 use crate::addresses;
+use crate::capacity::Capacity;
+use crate::checks::Check;
 use crate::gate::Gate;
 use crate::ha::HaMetrics;
 use crate::metrics::cells::Cells;
 use crate::metrics::names::{CODES, Count, Level};
 use crate::metrics::{IntakeCounters, Published};
 use crate::reload::{Part, ReloadStatus};
-use audit::Dropped;
+use audit::Standing;
 
 const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);
 
 /// Where the numbers come from.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sources {
     pub(crate) shards: Vec<Arc<Published>>,
     pub(crate) intake: Arc<IntakeCounters>,
     pub(crate) reloads: Arc<ReloadStatus>,
-    /// Events that the audit log lost; none without an audit log.
-    pub(crate) audit_dropped: Option<Dropped>,
-    pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) tokens: Option<Arc<TokenSource>>,
     pub(crate) addresses: addresses::Shared,
     /// One of two nodes; none without a standby.
     pub(crate) node: Option<Arc<HaMetrics>>,
+    /// None without an audit log.
+    pub(crate) audit: Option<Standing>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) capacity: Arc<Capacity>,
+    pub(crate) reports: Reports,
 }
 
 /// A counter of the whole process, without labels.
@@ -67,12 +73,89 @@ const TOTALS: [Total; 6] = [
     Total {
         name: "monolock_audit_dropped_total",
         help: "Audit events dropped because the log could not be written fast enough.",
-        read: |sources| sources.audit_dropped.as_ref().map_or(0, Dropped::total),
+        read: |sources| sources.audit.as_ref().map_or(0, Standing::dropped_total),
     },
     Total {
         name: "monolock_log_lines_lost_total",
         help: "Diagnostic log lines lost because standard error took no more or failed.",
         read: |_| logging::lines_lost_total(),
+    },
+];
+
+/// A value of one moment, without labels.
+struct Now {
+    name: &'static str,
+    help: &'static str,
+    /// `None`: this server has no such part, and then no such series, or cannot tell.
+    read: fn(&Look) -> Option<f64>,
+}
+
+/// What readiness is judged by.
+const NOW: [Now; 13] = [
+    Now {
+        name: "monolock_ready",
+        help: "Whether this server should receive traffic: 1 as long as /readyz is 200.",
+        read: |look| truth(look.verdict.is_ready()),
+    },
+    Now {
+        name: "monolock_gate_open",
+        help: "Whether this server may grant and confirm.",
+        read: |look| truth(look.vitals.gate.is_open()),
+    },
+    Now {
+        name: "monolock_heartbeat_service_p99_seconds",
+        help: "99th percentile of monolock_heartbeat_service_seconds over the last 10 s; 0 with less than 100 heartbeats.",
+        read: |look| Some(seconds(look.vitals.p99_ns.unwrap_or(0))),
+    },
+    Now {
+        name: "monolock_heartbeat_service_p99_limit_seconds",
+        help: "Above this, monolock_heartbeat_service_p99_seconds is worth a warning.",
+        read: |look| Some(look.p99_max.as_secs_f64()),
+    },
+    Now {
+        name: "monolock_connection_places",
+        help: "Connections that fit into the limit of open files.",
+        read: |look| Some(look.vitals.places.all as f64),
+    },
+    Now {
+        name: "monolock_connection_places_taken",
+        help: "Places of monolock_connection_places that are taken.",
+        read: |look| Some(look.vitals.places.taken as f64),
+    },
+    Now {
+        name: "monolock_descriptor_table_full",
+        help: "Whether the system gives this process no open file more.",
+        read: |look| truth(look.vitals.table_full),
+    },
+    Now {
+        name: "monolock_clock_synchronised",
+        help: "Whether the kernel knows of somebody who keeps the wall clock right.",
+        read: |look| look.vitals.clock_synchronised.and_then(truth),
+    },
+    Now {
+        name: "monolock_audit_write_failing",
+        help: "Whether the last write of the audit log failed.",
+        read: |look| look.vitals.audit.and_then(|log| truth(log.fails)),
+    },
+    Now {
+        name: "monolock_token_ceiling_reached",
+        help: "Whether a claim waits for the token ceiling to rise.",
+        read: |look| look.vitals.ceiling.and_then(|ceiling| truth(ceiling.reached)),
+    },
+    Now {
+        name: "monolock_ha_agent_connected",
+        help: "Whether the agent is connected.",
+        read: |look| look.vitals.agent_connected.and_then(truth),
+    },
+    Now {
+        name: "monolock_ha_fence_pending",
+        help: "Whether this node wants to be active and may not yet.",
+        read: |look| look.vitals.fence_pending.and_then(truth),
+    },
+    Now {
+        name: "monolock_isolated",
+        help: "Whether no other host is heard any more.",
+        read: |look| look.vitals.isolated.and_then(truth),
     },
 ];
 
@@ -91,6 +174,11 @@ pub(crate) struct Exposition {
     reloads: Vec<(Part, bool, Counter)>,
     totals: Vec<(&'static Total, Counter)>,
     node: NodeSeries,
+    /// Registered when there is a value.
+    now: Vec<(&'static Now, Option<Gauge>)>,
+    /// In the order of [`Check::ALL`].
+    failing: Vec<Gauge>,
+    stalls: Vec<Gauge>,
     /// With TLS.
     certificate_expires: Option<Gauge>,
 }
@@ -122,6 +210,9 @@ impl Exposition {
                 .iter()
                 .map(|total| (total, register_counter(&recorder, total.name, total.help, Vec::new())))
                 .collect(),
+            now: NOW.iter().map(|now| (now, None)).collect(),
+            failing: Check::ALL.map(|check| register_failing(&recorder, check)).into(),
+            stalls: (0..sources.shards.len()).map(|shard| register_stall(&recorder, shard)).collect(),
             certificate_expires: sources.reloads.certificate_expires_unix_s().map(|_| {
                 register_gauge(
                     &recorder,
@@ -138,8 +229,20 @@ impl Exposition {
         }
     }
 
-    /// The text format, current as of now.
-    pub(crate) fn render(&mut self) -> String {
+    /// The text format, current as of now; what readiness is judged by as of `look`.
+    pub(super) fn render(&mut self, look: &Look) -> String {
+        for (now, gauge) in &mut self.now {
+            if let Some(value) = (now.read)(look) {
+                let register = || register_gauge(&self.recorder, now.name, now.help, Vec::new());
+                gauge.get_or_insert_with(register).set(value);
+            }
+        }
+        for (gauge, failing_ns) in self.failing.iter().zip(look.verdict.failing_ns) {
+            gauge.set(seconds(failing_ns));
+        }
+        for (gauge, stall_ns) in self.stalls.iter().zip(&look.vitals.stalls_ns) {
+            gauge.set(seconds(stall_ns.unwrap_or(0)));
+        }
         for (cells, published) in self.shards.iter_mut().zip(&self.sources.shards) {
             if let Some(read) = published.read() {
                 *cells = read;
@@ -215,6 +318,25 @@ fn register_errors(recorder: &PrometheusRecorder, code: ErrorCode) -> Counter {
     register_counter(recorder, "monolock_protocol_errors_total", "ERROR frames sent, by code.", labels)
 }
 
+fn register_failing(recorder: &PrometheusRecorder, check: Check) -> Gauge {
+    let help = "For how long a check of /readyz has gone wrong, warnings included; 0 = fine.";
+    register_gauge(recorder, "monolock_ready_failing_seconds", help, vec![Label::new("check", check.name())])
+}
+
+fn register_stall(recorder: &PrometheusRecorder, shard: usize) -> Gauge {
+    let help = "Time since the last turn of a shard's loop; 0.2 is usual for one without work.";
+    let labels = vec![Label::new("shard", shard.to_string())];
+    register_gauge(recorder, "monolock_shard_stall_seconds", help, labels)
+}
+
+fn truth(is_so: bool) -> Option<f64> {
+    Some(f64::from(u8::from(is_so)))
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
 fn register_build_info(recorder: &PrometheusRecorder) {
     let labels =
         vec![Label::new("version", env!("CARGO_PKG_VERSION")), Label::new("commit", env!("MONOLOCK_COMMIT"))];
@@ -223,17 +345,42 @@ fn register_build_info(recorder: &PrometheusRecorder) {
 }
 
 #[cfg(test)]
+impl Sources {
+    /// Without shards, with room for eight connections.
+    pub(super) fn of_a_test() -> Self {
+        Self {
+            shards: Vec::new(),
+            intake: Arc::default(),
+            reloads: Arc::default(),
+            audit: None,
+            gate: Arc::new(Gate::standalone(1)),
+            capacity: Capacity::new(88, 0).unwrap(),
+            reports: Reports::default(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use locks::Counts;
 
     use super::*;
     use crate::metrics::{ShardCounters, TurnTimes};
+    use crate::ops::readiness::Phase;
+    use crate::ops::tests::ready_settings;
+    use crate::ops::vitals::Ceiling;
+    use crate::ops::watch::Watch;
 
     const NOW_NS: u64 = 1_000_000_000_000;
 
     fn sources(shards: usize) -> Sources {
         let shards = (0..shards).map(|_| Arc::new(Published::default())).collect();
-        Sources { shards, ..Sources::default() }
+        Sources { shards, ..Sources::of_a_test() }
+    }
+
+    fn rendered(sources: Sources) -> String {
+        let look = Watch::new(sources.clone(), ready_settings()).look(Phase::Serving);
+        Exposition::new(sources).render(&look)
     }
 
     /// The value of a series, named as it stands in the text.
@@ -257,7 +404,7 @@ mod tests {
 
     #[test]
     fn every_label_value_is_there_from_the_start_with_zero() {
-        let text = Exposition::new(sources(2)).render();
+        let text = rendered(sources(2));
         for reason in Reason::ALL {
             assert_eq!(
                 value(&text, &format!("monolock_releases_total{{reason=\"{}\"}}", reason.as_str())),
@@ -277,7 +424,14 @@ mod tests {
             }
         }
         assert_eq!(value(&text, "monolock_shard_loop_lag_seconds_count{shard=\"1\"}"), 0.0);
+        for check in Check::ALL {
+            let failing =
+                value(&text, &format!("monolock_ready_failing_seconds{{check=\"{}\"}}", check.name()));
+            // Shards that have not turned yet are not fine, and the clock is this machine's own matter.
+            assert_eq!(failing > 0.0, check == Check::Shards || check == Check::Clock && failing > 0.0);
+        }
         assert!(text.contains("monolock_build_info{version=\""));
+        assert!(!text.contains("monolock_isolated"), "nobody tells whether it is");
     }
 
     #[test]
@@ -288,7 +442,7 @@ mod tests {
         sources.intake.accepted();
         sources.intake.accept_failed();
         sources.intake.protocol_error(ErrorCode::NOT_ACQUIRE);
-        let text = Exposition::new(sources).render();
+        let text = rendered(sources);
         assert_eq!(value(&text, "monolock_connections_active"), 8.0);
         assert_eq!(value(&text, "monolock_locks_held"), 2.0);
         assert_eq!(value(&text, "monolock_waiters"), 4.0);
@@ -298,5 +452,41 @@ mod tests {
         assert_eq!(value(&text, "monolock_protocol_errors_total{code=\"0x11\"}"), 1.0);
         assert_eq!(value(&text, "monolock_heartbeat_service_seconds_count"), 9.0);
         assert_eq!(value(&text, "monolock_shard_loop_lag_seconds_count{shard=\"1\"}"), 2.0);
+    }
+    #[test]
+    fn what_is_judged_is_what_is_exported() {
+        let sources = Sources {
+            reports: Reports {
+                ceiling: Some(Arc::new(|| Ceiling { token: 7, reached: true })),
+                agent: Some(Arc::new(|| false)),
+                fence: Some(Arc::new(|| true)),
+                isolated: Some(Arc::new(|| true)),
+            },
+            ..sources(1)
+        };
+        let beat_ns = crate::clock::monotonic_ns() - 3_000_000_000;
+        ShardCounters::default().publish(&sources.shards[0], beat_ns);
+        let _places: Vec<_> = (0..8).map(|_| sources.capacity.take().unwrap()).collect();
+        let text = rendered(sources);
+        assert_eq!(value(&text, "monolock_ready"), 0.0);
+        assert_eq!(value(&text, "monolock_gate_open"), 1.0);
+        let stall = value(&text, "monolock_shard_stall_seconds{shard=\"0\"}");
+        assert!((3.0..4.0).contains(&stall), "{stall}");
+        let failing =
+            |check: &str| value(&text, &format!("monolock_ready_failing_seconds{{check=\"{check}\"}}"));
+        assert!((2.0..3.0).contains(&failing("shards")), "a second is allowed");
+        for check in ["ceiling", "agent", "fence", "descriptors", "isolated"] {
+            assert!(failing(check) > 0.0, "{check}");
+        }
+        for check in ["serving", "p99", "audit"] {
+            assert_eq!(failing(check), 0.0, "{check}");
+        }
+        assert_eq!(value(&text, "monolock_connection_places"), 8.0);
+        assert_eq!(value(&text, "monolock_connection_places_taken"), 8.0);
+        assert_eq!(value(&text, "monolock_token_ceiling_reached"), 1.0);
+        assert_eq!(value(&text, "monolock_ha_agent_connected"), 0.0);
+        assert_eq!(value(&text, "monolock_ha_fence_pending"), 1.0);
+        assert_eq!(value(&text, "monolock_isolated"), 1.0);
+        assert_eq!(value(&text, "monolock_heartbeat_service_p99_limit_seconds"), 0.005);
     }
 }

@@ -1,9 +1,12 @@
-//! `/metrics`, `/healthz` and `/readyz`, on the control thread.
+//! `/metrics`, `/healthz`, `/readyz` and `/active`, on the control thread.
 
 mod exposition;
 mod histogram;
 mod node;
 mod readiness;
+mod vitals;
+mod watch;
+mod window;
 
 use std::io;
 use std::net::TcpListener;
@@ -17,13 +20,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::task::JoinHandle;
 
-use crate::clock;
-use crate::metrics::Published;
+use crate::gate::Gate;
+use crate::settings::ReadySettings;
 use exposition::Exposition;
 pub(crate) use exposition::Sources;
 use httpd::{Listener, Service};
-use readiness::{Lifecycle, Phase, failing_checks};
+use readiness::{Lifecycle, Phase, closed};
 use threads::Workers;
+use tokio::time::{MissedTickBehavior, interval};
+pub(crate) use vitals::{Ceiling, Reports, Tell};
+use watch::{LOOK_INTERVAL, Look, Watch};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -46,7 +52,8 @@ pub(crate) struct OpsState(Arc<Inner>);
 
 struct Inner {
     lifecycle: Lifecycle,
-    shards: Vec<Arc<Published>>,
+    gate: Arc<Gate>,
+    watch: Mutex<Watch>,
     exposition: Arc<Mutex<Exposition>>,
     /// A look at a hundred thousand open files takes its time, and the control thread also answers probes and
     /// signals.
@@ -59,11 +66,12 @@ impl OpsState {
     /// # Errors
     ///
     /// As [`threads::start`](threads::start).
-    pub(crate) fn new(sources: Sources) -> io::Result<Self> {
-        let shards = sources.shards.clone();
+    pub(crate) fn new(sources: Sources, ready: &ReadySettings) -> io::Result<Self> {
+        let gate = Arc::clone(&sources.gate);
+        let watch = Mutex::new(Watch::new(sources.clone(), ready.clone()));
         let exposition = Arc::new(Mutex::new(Exposition::new(sources)));
         let renderer = Workers::start("metrics", 1, SCRAPES_MAX)?;
-        Ok(Self(Arc::new(Inner { lifecycle: Lifecycle::default(), shards, exposition, renderer })))
+        Ok(Self(Arc::new(Inner { lifecycle: Lifecycle::default(), gate, watch, exposition, renderer })))
     }
 
     /// The protocol's port is open.
@@ -73,27 +81,39 @@ impl OpsState {
 
     /// Whether this instance is fit to serve or to be promoted.
     pub(crate) fn is_fit(&self) -> bool {
-        let Inner { lifecycle, shards, .. } = &*self.0;
-        let beats_ns = shards.iter().map(|published| published.beat_ns());
-        failing_checks(clock::monotonic_ns(), lifecycle.phase(), beats_ns).is_empty()
+        self.look().verdict.is_ready()
     }
 
     /// From now on load balancers should go elsewhere.
     pub(crate) fn set_shutting_down(&self) {
         self.0.lifecycle.advance(Phase::ShuttingDown);
     }
+
+    fn look(&self) -> Look {
+        let mut watch = self.0.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.look(self.0.lifecycle.phase())
+    }
 }
 
-/// Serves the endpoints on all `listeners` until the task is aborted.
+/// Watches, and serves the endpoints on all `listeners`, until the task is aborted.
 pub(crate) fn spawn(listeners: Vec<TcpListener>, state: OpsState) -> JoinHandle<()> {
     let listeners = listeners.into_iter().map(Listener::Tcp).collect();
     let service = Service {
         name: "ops endpoints",
-        router: router(state),
+        router: router(state.clone()),
         connections_max: CONNECTIONS_MAX,
         connection_time_max: CONNECTION_TIME_MAX,
     };
-    tokio::spawn(httpd::run(listeners, service))
+    tokio::spawn(async move { tokio::join!(httpd::run(listeners, service), watch(state)).0 })
+}
+
+async fn watch(state: OpsState) {
+    let mut looks = interval(LOOK_INTERVAL);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        state.look();
+    }
 }
 
 fn router(state: OpsState) -> Router {
@@ -101,12 +121,14 @@ fn router(state: OpsState) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/active", get(active))
         .with_state(state)
 }
 
 async fn metrics(State(state): State<OpsState>) -> Response {
     let exposition = Arc::clone(&state.0.exposition);
-    let render = move || exposition.lock().unwrap_or_else(PoisonError::into_inner).render();
+    let look = state.look();
+    let render = move || exposition.lock().unwrap_or_else(PoisonError::into_inner).render(&look);
     match state.0.renderer.run(render).await {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("{problem}\n")).into_response(),
@@ -121,13 +143,23 @@ async fn healthz(State(state): State<OpsState>) -> impl IntoResponse {
 }
 
 async fn readyz(State(state): State<OpsState>) -> impl IntoResponse {
-    let Inner { lifecycle, shards, .. } = &*state.0;
-    let beats_ns = shards.iter().map(|published| published.beat_ns());
-    let failing = failing_checks(clock::monotonic_ns(), lifecycle.phase(), beats_ns);
-    if failing.is_empty() {
-        (StatusCode::OK, "ok\n".to_owned())
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, failing.join("\n") + "\n")
+    let verdict = state.look().verdict;
+    let is_ready = verdict.is_ready();
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut body = if is_ready { "ok\n".to_owned() } else { String::new() };
+    for line in &verdict.lines {
+        body += if line.fails { "" } else { "warning: " };
+        body += &line.text;
+        body += "\n";
+    }
+    (status, body)
+}
+
+/// The gate's own deadline decides, as it does for every grant.
+async fn active(State(state): State<OpsState>) -> impl IntoResponse {
+    match closed(state.0.lifecycle.phase(), state.0.gate.look()) {
+        None => (StatusCode::OK, "active\n".to_owned()),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
 }
 
@@ -140,26 +172,40 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::metrics::ShardCounters;
+    use crate::checks::Limits;
+    use crate::clock;
+    use crate::metrics::{Published, ShardCounters};
+
+    /// What a server is asked without flags.
+    pub(super) fn ready_settings() -> ReadySettings {
+        ReadySettings { stall_max: Duration::from_secs(1), limits: Limits::default() }
+    }
 
     /// A running ops server with one shard.
     struct Server {
         address: SocketAddr,
         state: OpsState,
         shard: Arc<Published>,
+        gate: Arc<Gate>,
         task: JoinHandle<()>,
     }
 
     impl Server {
         async fn start() -> Self {
+            Self::with(ready_settings(), Reports::default()).await
+        }
+
+        async fn with(ready: ReadySettings, reports: Reports) -> Self {
             let shard = Arc::<Published>::default();
-            let state =
-                OpsState::new(Sources { shards: vec![Arc::clone(&shard)], ..Sources::default() }).unwrap();
+            let shards = vec![Arc::clone(&shard)];
+            let sources = Sources { shards, reports, ..Sources::of_a_test() };
+            let gate = Arc::clone(&sources.gate);
+            let state = OpsState::new(sources, &ready).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();
             let task = spawn(vec![listener], state.clone());
-            Self { address, state, shard, task }
+            Self { address, state, shard, gate, task }
         }
 
         fn beat(&self, ago: Duration) {
@@ -210,13 +256,47 @@ mod tests {
         assert_eq!(server.get("/readyz").await, (503, "starting\n".into()));
         server.state.set_serving();
         server.beat(Duration::ZERO);
-        assert_eq!(server.get("/readyz").await, (200, "ok\n".into()));
+        let (status, body) = server.get("/readyz").await;
+        assert_eq!((status, body.lines().next()), (200, Some("ok")));
         server.beat(Duration::from_secs(2));
         let (status, reason) = server.get("/readyz").await;
         assert_eq!(status, 503);
         assert!(reason.starts_with("shard 0: no turn for 2"), "{reason}");
         server.state.set_shutting_down();
         assert_eq!(server.get("/readyz").await, (503, "shutting down\n".into()));
+    }
+
+    #[tokio::test]
+    async fn active_is_who_serves_while_the_gate_is_open() {
+        let server = Server::start().await;
+        assert_eq!(server.get("/active").await, (503, "starting\n".into()));
+        server.state.set_serving();
+        assert_eq!(server.get("/active").await, (200, "active\n".into()));
+        assert_eq!(server.request("HEAD", "/active").await, (200, String::new()));
+        server.gate.shut_down();
+        assert_eq!(server.get("/active").await, (503, "shutting down\n".into()));
+        assert_eq!(server.request("HEAD", "/active").await, (503, String::new()));
+    }
+
+    #[tokio::test]
+    async fn a_warning_has_a_line_of_its_own_and_fails_only_when_asked_for() {
+        let isolated = Reports { isolated: Some(Arc::new(|| true)), ..Reports::default() };
+        let warned = Server::with(ready_settings(), isolated.clone()).await;
+        let limits = Limits::parse("isolated").unwrap();
+        let failing = Server::with(ReadySettings { limits, ..ready_settings() }, isolated).await;
+        for server in [&warned, &failing] {
+            server.state.set_serving();
+            server.beat(Duration::ZERO);
+        }
+        let (status, body) = warned.get("/readyz").await;
+        assert_eq!(status, 200);
+        assert!(
+            body.starts_with("ok\n") && body.contains("\nwarning: isolated: no other host is heard\n"),
+            "{body}"
+        );
+        let (status, body) = failing.get("/readyz").await;
+        assert_eq!(status, 503);
+        assert!(body.starts_with("isolated: no other host is heard\n"), "{body}");
     }
 
     #[tokio::test]

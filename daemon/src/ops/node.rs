@@ -1,4 +1,4 @@
-//! The gate, the token ceiling, and the node of a pair, as Prometheus reads them.
+//! The token ceiling, local addresses, and the node of a pair, as Prometheus reads them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ const TOKENS_PER_S: f64 = (1 << 20) as f64;
 
 /// The series, registered once.
 pub(super) struct NodeSeries {
-    gate: Gauge,
     watched: Gauge,
     /// Where tokens are put aside.
     ceiling: Option<Gauge>,
@@ -36,7 +35,6 @@ impl NodeSeries {
         let gauge = |name, help| register_gauge(recorder, name, help, Vec::new());
         let has_ceiling = sources.tokens.as_ref().is_some_and(|tokens| tokens.ceiling().is_some());
         Self {
-            gate: gauge("monolock_gate_open", "1 while this server may grant."),
             watched: gauge(
                 "monolock_addresses_watched",
                 "1 while the kernel tells which local addresses leave: sessions on those end at once.",
@@ -52,8 +50,6 @@ impl NodeSeries {
     }
 
     pub(super) fn set(&self, sources: &Sources) {
-        let is_open = sources.gate.as_ref().is_none_or(|gate| gate.look().is_open());
-        self.gate.set(f64::from(u8::from(is_open)));
         self.watched.set(f64::from(u8::from(sources.addresses.is_watched())));
         let ceiling = sources.tokens.as_ref().and_then(|tokens| tokens.ceiling());
         if let (Some(gauge), Some(ceiling)) = (&self.ceiling, ceiling) {

@@ -12,10 +12,12 @@ use cli::{AdminAddress, Flag, FlagSet, Flags, Given, HostName, ListenAddress, Mi
 use logging::{LogFormat, LogLevel};
 use tls::FileOf;
 
+use crate::checks::Limits;
 pub(crate) use pair::{Ear, PairSettings};
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, HA_CA, HA_CERT, HA_KEY, HA_STATE, IO_TIMEOUT, LISTEN,
-    LOG_FORMAT, LOG_LEVEL, OPS_LISTEN, SHARDS, Server, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
+    LOG_FORMAT, LOG_LEVEL, OPS_LISTEN, READY_FAIL_ON, READY_MAX_STALL, SHARDS, Server, TLS_CERT,
+    TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
 };
 
 /// Every setting that has a variable: the server's and those of `monolock run`.
@@ -37,7 +39,7 @@ pub(crate) fn tls_flag(file: FileOf) -> &'static str {
 pub(crate) struct ServeSettings {
     /// The protocol's address.
     pub(crate) listen: ListenAddress,
-    /// The address of `/metrics`, `/healthz` and `/readyz`; none when off.
+    /// The address of `/metrics`, `/healthz`, `/readyz` and `/active`; none when off.
     pub(crate) ops_listen: Option<ListenAddress>,
     /// The admin API; none when off.
     pub(crate) admin: Option<AdminSettings>,
@@ -56,6 +58,16 @@ pub(crate) struct ServeSettings {
     pub(crate) shards: Option<NonZeroUsize>,
     /// One of two nodes; the only one when `None`.
     pub(crate) pair: Option<PairSettings>,
+    pub(crate) ready: ReadySettings,
+}
+
+/// When this instance should receive no traffic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReadySettings {
+    /// How long a shard's loop may go without a turn.
+    pub(crate) stall_max: Duration,
+    /// Which warnings fail.
+    pub(crate) limits: Limits,
 }
 
 /// How the admin API is reached.
@@ -139,6 +151,8 @@ impl ServeSettings {
         let token_file = reader.read(&TOKEN_FILE);
         let (io_timeout, shards) = (reader.read(&IO_TIMEOUT), reader.read(&SHARDS));
         let (log_level, log_format) = (reader.read(&LOG_LEVEL), reader.read(&LOG_FORMAT));
+        let (stall_max, limits) = (reader.read(&READY_MAX_STALL), reader.read(&READY_FAIL_ON));
+        let ready = ReadySettings { stall_max, limits };
         let pair = PairSettings::read(reader);
         if token_file.is_some() && pair.is_some() {
             reader.mistake(Mistake::Both {
@@ -160,6 +174,7 @@ impl ServeSettings {
             log_format,
             shards,
             pair,
+            ready,
         }
     }
 }
@@ -195,6 +210,7 @@ mod tests {
             log_format: LogFormat::Text,
             shards: None,
             pair: None,
+            ready: ReadySettings { stall_max: Duration::from_secs(1), limits: Limits::default() },
         };
         assert_eq!(settings, expected);
     }
@@ -237,6 +253,8 @@ mod tests {
             ("MONOLOCK_LOG_FORMAT", "xml"),
             ("MONOLOCK_SHARDS", "0"),
             ("MONOLOCK_SHARDS", "1025"),
+            ("MONOLOCK_READY_MAX_STALL", "499ms"),
+            ("MONOLOCK_READY_FAIL_ON", "p98"),
         ] {
             let error = resolve(ServeArgs::default(), &[(variable, value)]).unwrap_err();
             assert!(error.starts_with(&format!("{variable} (-")), "{error}");

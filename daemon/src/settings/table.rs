@@ -11,7 +11,10 @@ use ha::fence::Levels;
 use ha::term::NodeId;
 use logging::{LogFormat, LogLevel};
 
-use super::values::{PeerAddress, levels, log_format, log_level, names, node_id, peer, shard_count};
+use super::values::{
+    PeerAddress, levels, log_format, log_level, names, node_id, peer, shard_count, stall_max,
+};
+use crate::checks::Limits;
 
 pub(crate) const LISTEN: Setting<ListenAddress> = Setting {
     flag: Flag {
@@ -30,7 +33,7 @@ pub(crate) const OPS_LISTEN: Setting<Option<ListenAddress>> = Setting {
         variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
         default: "",
         value: "ADDRESS",
-        meaning: "/metrics, /healthz, /readyz; empty = off",
+        meaning: "/metrics, /readyz, …; empty = off",
         needs: &[],
     },
     parse: optional,
@@ -129,7 +132,7 @@ pub(crate) const IO_TIMEOUT: Setting<Duration> = Setting {
         variable: "MONOLOCK_IO_TIMEOUT",
         default: "5s",
         value: "DURATION",
-        meaning: "limit of one read, one write, first frame",
+        meaning: "limit of a read, write, the first frame",
         needs: &[],
     },
     parse: positive_duration,
@@ -162,7 +165,7 @@ pub(crate) const SHARDS: Setting<Option<NonZeroUsize>> = Setting {
         variable: "MONOLOCK_SHARDS",
         default: "",
         value: "COUNT",
-        meaning: "session threads; empty = one a usable CPU",
+        meaning: "session threads; empty: one a usable CPU",
         needs: &[],
     },
     parse: shard_count,
@@ -311,6 +314,29 @@ pub(crate) const FENCE_DELAY: Setting<Duration> = Setting {
     parse: parse_duration,
 };
 
+pub(crate) const READY_MAX_STALL: Setting<Duration> = Setting {
+    flag: Flag {
+        name: "-ready-max-stall",
+        variable: "MONOLOCK_READY_MAX_STALL",
+        default: "1s",
+        value: "DURATION",
+        meaning: "/readyz fails when a shard hangs so long",
+        needs: &[],
+    },
+    parse: stall_max,
+};
+pub(crate) const READY_FAIL_ON: Setting<Limits> = Setting {
+    flag: Flag {
+        name: "-ready-fail-on",
+        variable: "MONOLOCK_READY_FAIL_ON",
+        default: "",
+        value: "LIST",
+        meaning: "warnings that fail: p99=5ms:10s,clock:1m",
+        needs: &[],
+    },
+    parse: Limits::parse,
+};
+
 /// The server's flags.
 #[derive(Debug, Clone)]
 pub(crate) struct Server;
@@ -344,6 +370,8 @@ impl FlagSet for Server {
         &FENCER.flag,
         &FENCE_TIMEOUT.flag,
         &FENCE_DELAY.flag,
+        &READY_MAX_STALL.flag,
+        &READY_FAIL_ON.flag,
     ];
 }
 
@@ -352,9 +380,9 @@ pub(crate) struct Table;
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<14} {:<29} {:<12} MEANING", "FLAG", "VARIABLE", "DEFAULT")?;
+        writeln!(f, "{:<16} {:<29} {:<12} MEANING", "FLAG", "VARIABLE", "DEFAULT")?;
         for Flag { name, variable, default, meaning, .. } in Server::FLAGS {
-            writeln!(f, "{name:<14} {variable:<29} {default:<12} {meaning}")?;
+            writeln!(f, "{name:<16} {variable:<29} {default:<12} {meaning}")?;
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! What single settings take. An error says what is wrong with the text, without the text itself.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
-use cli::ListenAddress;
+use cli::{ListenAddress, parse_duration};
 use ha::fence::Levels;
 use ha::term::NodeId;
 use logging::{LogFormat, LogLevel};
@@ -26,6 +27,20 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, String> {
         "json" => Ok(LogFormat::Json),
         _ => Err("one of text, json is expected".into()),
     }
+}
+
+/// A healthy shard sleeps up to 200 ms, and a busy machine may add to that.
+const STALL_MIN: Duration = Duration::from_millis(500);
+
+pub(super) fn stall_max(text: &str) -> Result<Duration, String> {
+    let stall_max = parse_duration(text)?;
+    if stall_max < STALL_MIN {
+        return Err(format!(
+            "{} ms is the least: a shard without work turns five times a second",
+            STALL_MIN.as_millis()
+        ));
+    }
+    Ok(stall_max)
 }
 
 pub(super) fn shard_count(text: &str) -> Result<Option<NonZeroUsize>, String> {

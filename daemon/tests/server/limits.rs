@@ -27,6 +27,11 @@ fn with_descriptors(limit: usize, flags: &[&str]) -> Server {
     Server::spawn(command)
 }
 
+/// What was logged, without what is this machine's own matter.
+fn lines_but_of_the_clock(server: &Server) -> Vec<String> {
+    server.log().into_iter().filter(|line| !line.contains("clock is not synchronised")).collect()
+}
+
 fn cpu_time(server: &Server) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid().as_raw_nonzero())).unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
@@ -112,7 +117,7 @@ fn a_full_server_at_which_nobody_waits_reports_no_failed_accept() {
         peer.acquired();
     }
     assert_eq!(server.metric("monolock_accept_errors_total"), 0.0);
-    assert_eq!(server.log().len(), 1, "{:?}", server.log());
+    assert_eq!(lines_but_of_the_clock(&server).len(), 1, "{:?}", server.log());
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn a_burst_of_probes_takes_no_more_descriptors_than_are_kept_for_them() {
     let _burst: Vec<TcpStream> = (0..BURST).map(|_| TcpStream::connect(ops).unwrap()).collect();
     server.signal(Signal::CONT);
     assert_eq!(server.get("/healthz").0, 200);
-    assert_eq!(server.log().len(), 1, "{:?}", server.log());
+    assert_eq!(lines_but_of_the_clock(&server).len(), 1, "{:?}", server.log());
 }
 
 /// Heartbeats of a session that behaves, until told to stop; returns the latest answer.

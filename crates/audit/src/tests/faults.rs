@@ -34,6 +34,23 @@ async fn an_event_is_written_at_once_and_a_burst_in_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_log_stands_as_failing_from_a_failed_write_until_one_works() {
+    let disk = Disk::new();
+    let (log, mut recorder) = start(&disk, 8);
+    let standing = crate::Standing(Arc::clone(&log.backlog));
+    recorder.record(event("a", 0));
+    settle().await;
+    assert_eq!((standing.fails(), standing.written_total(), standing.unwritten()), (false, 1, 0));
+    disk.file().room = 0;
+    recorder.record(event("a", 1));
+    settle().await;
+    assert_eq!((standing.fails(), standing.written_total(), standing.unwritten()), (true, 1, 1));
+    disk.file().room = usize::MAX;
+    log.finish().await;
+    assert_eq!((standing.fails(), standing.written_total(), standing.unwritten()), (false, 2, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_record_stands_where_events_are_missing_and_losing_ends_when_half_of_the_room_is_free() {
     let disk = Disk::new();
     let (log, mut recorder) = start(&disk, 8);

@@ -213,9 +213,9 @@ fn finish_gives_up_on_a_disk_that_stays_full_and_counts_what_is_not_written() {
     for number in 0..3 {
         recorder.record(event("a", number));
     }
-    let dropped = log.dropped();
+    let standing = log.standing();
     assert_eq!(finish(log, SHORT), 3);
-    assert_eq!(dropped.total(), 3);
+    assert_eq!(standing.dropped_total(), 3);
 }
 
 #[test]
@@ -224,9 +224,9 @@ fn a_reader_that_does_not_read_blocks_nobody_and_costs_what_does_not_fit() {
     let fifo = folder.fifo();
     let mut reader = reader(&fifo);
     let (log, mut recorder) = start(&fifo).unwrap();
-    let dropped = log.dropped();
+    let standing = log.standing();
     let mut recorded = 0;
-    while dropped.total() < 10 {
+    while standing.dropped_total() < 10 {
         recorder.record(event("a", recorded));
         recorded += 1;
     }
@@ -247,14 +247,14 @@ fn finish_gives_up_on_a_reader_that_does_not_read() {
     let fifo = folder.fifo();
     let mut reader = reader(&fifo);
     let (log, mut recorder) = start(&fifo).unwrap();
-    let dropped = log.dropped();
+    let standing = log.standing();
     let recorded = 10_000;
     for number in 0..recorded {
         recorder.record(event("a", number));
     }
     let unwritten = finish(log, SHORT);
     assert!((1..=recorded).contains(&unwritten), "{unwritten} events");
-    assert_eq!(dropped.total(), unwritten);
+    assert_eq!(standing.dropped_total(), unwritten);
     // Nobody waits for the writer, which ends after the write that it is in.
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).unwrap();
@@ -273,8 +273,8 @@ fn a_reader_that_comes_back_is_told_what_it_missed() {
     assert_eq!(vec![line(&text)], events([0]));
     drop(first);
     recorder.record(event("a", 1));
-    let dropped = log.dropped();
-    wait_for("a lost event", || (dropped.total() == 1).then_some(()));
+    let standing = log.standing();
+    wait_for("a lost event", || (standing.dropped_total() == 1).then_some(()));
     let mut second = reader(&fifo);
     log.reopen().unwrap();
     recorder.record(event("a", 2));
