@@ -12,6 +12,12 @@ pub const ANOTHER_HOLDER: u8 = 2;
 /// Nobody knows whether a node is active, or what came of a command to it.
 pub const UNKNOWN: u8 = 2;
 
+/// Clients should not be sent to the server.
+pub const DO_NOT_SERVE: u8 = 1;
+
+/// Whether clients should be sent to the server could not be told.
+pub const COULD_NOT_TELL: u8 = 2;
+
 /// A mistake in flags, variables or arguments: EX_USAGE.
 pub const USAGE: u8 = 64;
 

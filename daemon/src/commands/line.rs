@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use run::{GuardianArgs, RunArgs, RunSettings, StarterArgs};
 
+use super::health::HealthArgs;
 use super::operator;
 use crate::settings::{Reading, ServeArgs, ServeSettings, Table};
 
@@ -67,6 +68,8 @@ enum Command {
     /// Checks the settings and files of a server, and opens nothing.
     #[command(args_override_self = true, help_template = CHECK_CONFIG_HELP, after_help = Table.to_string())]
     CheckConfig(ServeArgs),
+    #[command(args_override_self = true)]
+    Check(HealthArgs),
     Run(RunArgs),
     #[command(flatten)]
     Operator(operator::Command),
@@ -83,6 +86,7 @@ enum Command {
 pub(crate) enum Invocation {
     Serve(ServeSettings),
     CheckConfig(Reading),
+    Health(HealthArgs),
     Run(Box<RunSettings>),
     Operator(operator::Command),
     /// A helper of `monolock run`.
@@ -99,7 +103,7 @@ impl Invocation {
     pub(crate) fn process_name(&self) -> Option<&'static CStr> {
         match self {
             Self::Serve(_) => None,
-            Self::CheckConfig(_) | Self::Operator(_) => Some(c"monolock-cli"),
+            Self::CheckConfig(_) | Self::Health(_) | Self::Operator(_) => Some(c"monolock-cli"),
             Self::Run(_) | Self::RunStarter(_) => Some(c"monolock-run"),
             Self::RunKeeper(_) => Some(c"lock-keeper"),
             Self::RunGuardian(_) => Some(c"monolock-guard"),
@@ -125,6 +129,7 @@ pub(crate) fn parse(
     let cli = Cli::try_parse_from(normalised(&arguments)).map_err(|error| ending(&error, &arguments))?;
     let serve = match cli.command {
         Some(Command::Run(args)) => return Ok(Invocation::Run(run_settings(args, variable)?)),
+        Some(Command::Check(args)) => return Ok(Invocation::Health(args)),
         Some(Command::Operator(command)) => return Ok(Invocation::Operator(command)),
         Some(Command::RunKeeper(args)) => return Ok(Invocation::RunKeeper(run_settings(args, variable)?)),
         Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),

@@ -2,6 +2,7 @@
 
 mod check;
 mod ending;
+mod health;
 mod line;
 mod operator;
 mod serve;
@@ -24,6 +25,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match invocation {
         Ok(Invocation::Serve(settings)) => serve::serve(&settings),
         Ok(Invocation::CheckConfig(reading)) => check::check(&reading),
+        Ok(Invocation::Health(args)) => health::run(&args),
         Ok(Invocation::Operator(command)) => operator::run(&command),
         Ok(Invocation::Run(settings)) => run::run(&settings, &unknown_variables()),
         Ok(Invocation::RunKeeper(settings)) => run::keep_for_front(&settings, &unknown_variables()),

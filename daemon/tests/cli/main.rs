@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod health;
 mod lists;
 mod many;
 mod names;

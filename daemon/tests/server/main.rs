@@ -8,6 +8,7 @@ mod check_config;
 mod errors;
 mod floods;
 mod frames;
+mod health;
 mod leases;
 mod limits;
 mod manager;
