@@ -353,6 +353,9 @@ impl Sources {
             intake: Arc::default(),
             reloads: Arc::default(),
             audit: None,
+            tokens: None,
+            addresses: Arc::default(),
+            node: None,
             gate: Arc::new(Gate::standalone(1)),
             capacity: Capacity::new(88, 0).unwrap(),
             reports: Reports::default(),
@@ -460,6 +463,7 @@ mod tests {
                 ceiling: Some(Arc::new(|| Ceiling { token: 7, reached: true })),
                 agent: Some(Arc::new(|| false)),
                 fence: Some(Arc::new(|| true)),
+                gives_address: None,
                 isolated: Some(Arc::new(|| true)),
             },
             ..sources(1)
