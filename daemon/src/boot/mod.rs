@@ -5,17 +5,15 @@
 //! | `mod.rs` | what is there before the first thread; waiting for the signal that ends the server |
 //! | `start.rs` | the start: what may fail comes first, and the port opens last |
 //! | `stop.rs` | the shutdown: the gate is shut first, so that nobody is promoted |
-//! | `signals.rs`, `systemd.rs` | the signals that end it; what a service manager is told |
 //! | `size.rs`, `error.rs` | how many threads and connections; why it does not start |
 
 mod error;
-mod signals;
 mod size;
 mod start;
 mod stop;
-mod systemd;
 
 use rustix::process::Signal as RawSignal;
+use service::{Manager, Signals};
 use threads::runtime;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,8 +25,6 @@ pub(crate) use size::{capacity, shard_count};
 
 use crate::settings::ServeSettings;
 use crate::{capacity as descriptors, ha, vital};
-use signals::Signals;
-use systemd::Manager;
 
 /// How a server ended that had started, or was told to end while it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
+use service::Manager;
 use threads::Workers;
 use tokio::signal::unix::Signal;
 use tokio::sync::Semaphore;
@@ -12,7 +13,6 @@ use tracing::{info, warn};
 
 use super::error::ServeError;
 use super::size::{capacity, intake_count, shard_count};
-use super::systemd::Manager;
 use crate::addresses;
 use crate::admin::{self, Admin};
 use crate::capacity::Capacity;

@@ -10,18 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::{self, SyncSender};
 
+use rustix::time::{ClockId, clock_gettime};
 use tracing::warn;
-
-use crate::clock;
 
 /// Messages that wait for the manager to take them: those of the start, of a few reloads, and of the end.
 const WAITING_MAX: usize = 16;
 
-const NS_PER_US: u64 = 1_000;
-
 /// The way to the service manager, where there is one.
 #[derive(Debug, Clone)]
-pub(crate) struct Manager(Option<SyncSender<String>>);
+pub struct Manager(Option<SyncSender<String>>);
 
 impl Manager {
     /// Starts the thread that tells it.
@@ -29,7 +26,7 @@ impl Manager {
     /// # Errors
     ///
     /// As [`threads::start`].
-    pub(crate) fn start() -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self(None));
         };
@@ -57,18 +54,19 @@ impl Manager {
     }
 
     /// The port is open, or a reload is done.
-    pub(crate) fn ready(&self) {
+    pub fn ready(&self) {
         self.tell("READY=1\n".into());
     }
 
     /// A reload begins.
-    pub(crate) fn reloading(&self) {
-        let now_us = clock::monotonic_ns() / NS_PER_US;
+    pub fn reloading(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.tell(format!("RELOADING=1\nMONOTONIC_USEC={now_us}\n"));
     }
 
     /// Shutdown has begun.
-    pub(crate) fn stopping(&self) {
+    pub fn stopping(&self) {
         self.tell("STOPPING=1\n".into());
     }
 

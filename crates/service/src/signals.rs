@@ -1,4 +1,4 @@
-//! The signals that end a server.
+//! The signals that end a process.
 
 use std::time::Duration;
 
@@ -9,19 +9,25 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// again.
 const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(250);
 
-/// The signals that end a server.
-pub(super) struct Signals {
+/// The signals that end a process: SIGTERM and SIGINT.
+#[derive(Debug)]
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(super) fn new() -> std::io::Result<Self> {
+    /// Handles them from now on, in the context of the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// The system has no descriptors left.
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The next signal that asks the server to end.
-    pub(super) async fn next_to_end(&mut self) -> &'static str {
+    /// The next signal that asks the process to end.
+    pub async fn next_to_end(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
@@ -29,7 +35,7 @@ impl Signals {
     }
 
     /// The next one after the first and all that came along with it.
-    pub(super) async fn second_to_end(&mut self) -> &'static str {
+    pub async fn second_to_end(&mut self) -> &'static str {
         tokio::time::sleep(SECOND_SIGNAL_AFTER).await;
         // A slow machine may show only now what came together.
         loop {
