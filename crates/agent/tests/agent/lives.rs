@@ -1,0 +1,87 @@
+//! Agents and servers that end and come back, in any order.
+
+use ha::message::{Ask, Verdict};
+use rustix::process::Signal;
+use testkit::patience::wait_for;
+
+use crate::node::{Authority, Node, close, term};
+use crate::roles::Answers;
+
+#[test]
+fn whatever_is_killed_and_started_again_they_find_each_other() {
+    let node = Node::new();
+    let (mut agent, mut server) = node.healthy(Answers::Closed);
+    for round in ["agent", "server", "agent, server", "server, agent", "agent", "server"] {
+        for who in round.split(", ") {
+            if who == "agent" { agent.kill() } else { server.kill() }
+        }
+        node.wait_unhealthy();
+        for who in round.split(", ") {
+            if who == "agent" {
+                agent = node.agent();
+            } else {
+                server = node.server();
+            }
+        }
+        node.wait_healthy();
+        assert_eq!(node.ask(Ask::Status).unwrap().facts.acl, "of the server", "{round}");
+    }
+}
+
+#[test]
+fn a_close_that_meets_an_agent_that_has_just_started_waits_for_its_server() {
+    let node = Node::new();
+    let (mut agent, mut server) = node.healthy(Answers::Closed);
+    for counter in 1..6 {
+        agent.kill();
+        agent = node.agent();
+        // At once: the server may be about to connect.
+        assert_eq!(node.ask(close(counter)).unwrap().said.verdict, Verdict::ClosedFor(term(counter)));
+        assert!(server.is_alive());
+    }
+}
+
+#[test]
+fn a_second_agent_does_not_start_and_the_first_goes_on() {
+    let node = Node::new();
+    let (_agent, _server) = node.healthy(Answers::Closed);
+    let role =
+        crate::roles::AgentRole { folder: node.file(""), listen: "127.0.0.1:0".into(), port: node.port };
+    let mut second = crate::node::Process::start(&crate::roles::Role::Agent(role));
+    assert_eq!(second.exit().code(), Some(71));
+    assert!(second.log_line("in use by another process").contains("agent.sock.lock"));
+    assert!(node.is_healthy());
+}
+
+#[test]
+fn at_sighup_certificates_are_read_again_and_bad_ones_are_not_taken() {
+    let node = Node::new();
+    let agent = node.agent();
+    let other = Authority::new();
+    let status = |authority: &Authority| {
+        let runtime = threads::runtime::current_thread().unwrap();
+        let request = crate::node::request(Ask::Status);
+        let asking = node.peer_of(authority);
+        runtime.block_on(asking.ask(&request, crate::node::ANSWER_MAX, |_: &ha::message::Answer| Ok(())))
+    };
+    assert!(status(&other).is_err());
+    node.certify(&other);
+    agent.signal(Signal::HUP);
+    agent.log_line("certificates are read again");
+    wait_for("an answer", || status(&other).ok());
+    std::fs::write(node.file("a.key"), "no key").unwrap();
+    agent.signal(Signal::HUP);
+    agent.log_line("certificates are as before");
+    assert!(status(&other).is_ok());
+}
+
+#[test]
+fn an_agent_that_nobody_asks_ends_five_seconds_after_sigterm() {
+    let node = Node::new();
+    let (mut agent, _server) = node.healthy(Answers::Closed);
+    let started = std::time::Instant::now();
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.exit().code(), Some(0));
+    assert!(started.elapsed() >= std::time::Duration::from_secs(4));
+    assert!(!node.is_healthy());
+}
