@@ -1,5 +1,6 @@
 //! The agent's life: the order of its start, and of its end.
 
+use std::fmt::Display;
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::TcpListener;
@@ -95,6 +96,9 @@ pub enum AgentError {
     /// Another one is there, or the folder of the socket cannot be written.
     #[error("the agent's lock: {0}")]
     Lock(#[from] durable::Fault),
+    /// The peer's port cannot be opened.
+    #[error("{0}")]
+    Listen(String),
     /// Certificate, key or authorities cannot be used.
     #[error("-ha-cert, -ha-key, -ha-ca: {0}")]
     Tls(#[from] tls::FileError),
@@ -104,7 +108,7 @@ impl AgentError {
     /// What the process ends with.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::System { .. } | Self::Lock(_) => exit::OS_ERROR,
+            Self::System { .. } | Self::Lock(_) | Self::Listen(_) => exit::OS_ERROR,
             Self::Tls(_) => exit::CONFIG,
         }
     }
@@ -142,21 +146,30 @@ impl Agent {
         Ok(Self { runtime, signals, hangup })
     }
 
-    /// Runs until a signal ends it.
+    /// Runs until a signal ends it. `bind` opens the peer's port, nonblocking.
     ///
     /// # Errors
     ///
     /// It cannot start.
-    pub fn run(self, config: &Config) -> Result<Ended, AgentError> {
+    pub fn run<E: Display>(
+        self,
+        config: &Config,
+        bind: impl AsyncFnOnce(&ListenAddress) -> Result<Vec<TcpListener>, E>,
+    ) -> Result<Ended, AgentError> {
         let Self { runtime, signals, hangup } = self;
-        let ended = runtime.block_on(control(config, signals, hangup));
+        let ended = runtime.block_on(control(config, bind, signals, hangup));
         // A job may wait for a disk that never answers.
         runtime.shutdown_background();
         ended
     }
 }
 
-async fn control(config: &Config, mut signals: Signals, hangup: Signal) -> Result<Ended, AgentError> {
+async fn control<E: Display>(
+    config: &Config,
+    bind: impl AsyncFnOnce(&ListenAddress) -> Result<Vec<TcpListener>, E>,
+    mut signals: Signals,
+    hangup: Signal,
+) -> Result<Ended, AgentError> {
     let manager = Manager::start().map_err(system("the thread that tells the service manager"))?;
     let mut lock = config.socket.clone().into_os_string();
     lock.push(".lock");
@@ -167,7 +180,7 @@ async fn control(config: &Config, mut signals: Signals, hangup: Signal) -> Resul
     let credentials = Credentials::new(load(config)?);
     let boot = boot_id().map_err(system("the boot id"))?;
     let disk = Workers::start("disk", 1, JOBS_WAITING_MAX).map_err(system("the disk's thread"))?;
-    let listeners = listen(&config.listen).await.map_err(system(format!("-ha-listen {}", config.listen)))?;
+    let listeners = bind(&config.listen).await.map_err(|error| AgentError::Listen(error.to_string()))?;
     let socket = listen_for_servers(&config.socket)
         .map_err(system(format!("-ha-agent {}", config.socket.display())))?;
 
@@ -228,16 +241,6 @@ async fn reloads(mut hangup: Signal, config: Config, credentials: Credentials, m
 fn boot_id() -> io::Result<BootId> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
-async fn listen(address: &ListenAddress) -> io::Result<Vec<TcpListener>> {
-    let addresses = address.resolve().await?;
-    let listen = |address| {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    addresses.into_iter().map(listen).collect()
 }
 
 /// For the server's user alone. What lies there is a dead agent's: the lock says so.

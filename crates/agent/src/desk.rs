@@ -123,7 +123,7 @@ impl Desk {
         if let Some(process) = self.0.servers.living().first() {
             return Err(format!("the server is not connected, and process {} lives", process.id()));
         }
-        self.from_disk(&request).await.map_err(|silence| silence.to_string())
+        self.disk_answer(&request).await.map_err(|silence| silence.to_string())
     }
 
     /// The server confirms or refuses; or it is gone for certain, if need be by our hand; or nothing is said.
@@ -157,7 +157,7 @@ impl Desk {
             let living = servers.living();
             if living.is_empty() {
                 let _turn = self.0.turn.lock().await;
-                match self.from_disk(&request).await {
+                match self.disk_answer(&request).await {
                     Ok(answer) => return Ok(answer),
                     Err(Silence::Lasting(why)) => return Err(why),
                     Err(Silence::ForNow(now)) => why = now,
@@ -194,7 +194,7 @@ impl Desk {
         Ok(())
     }
 
-    async fn from_disk(&self, request: &Request) -> Result<Box<RawValue>, Silence> {
+    async fn disk_answer(&self, request: &Request) -> Result<Box<RawValue>, Silence> {
         let (state, last, asked) = (self.0.state.clone(), self.0.servers.last(), request.clone());
         let answer = self.0.disk.run(move || state.answer(&asked, &last)).await;
         let answer = answer.map_err(|error: NotDone| Silence::Lasting(error.to_string()))??;

@@ -46,6 +46,11 @@ impl ListenAddress {
         }
     }
 
+    /// Its port; 0 for one that the system chooses.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The address under which this machine reaches a server that listens here.
     pub fn to_dial(&self) -> Self {
         match self.host {

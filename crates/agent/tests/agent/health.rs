@@ -25,7 +25,8 @@ fn it_is_there_once_a_server_is_connected_and_ready() {
 
 #[test]
 fn it_goes_when_the_server_is_killed_stopped_hangs_or_leaves() {
-    let ways: [(&str, fn(&Process)); 4] = [
+    type Way = fn(&Process);
+    let ways: [(&str, Way); 4] = [
         ("killed", |server| server.signal(Signal::KILL)),
         ("stopped", |server| server.signal(Signal::STOP)),
         ("its control thread hangs", |server| server.order("hang")),

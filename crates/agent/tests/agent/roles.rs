@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::{Agent, Config, Ended, Hello, LOCK_FILE, Link, Question, STATE_FILE, STATE_KIND, Standing};
+use cli::ListenAddress;
 use durable::{Lock, Record};
 use ha::message::{Answer, Ask, Facts, GateState, Refusal, Said, VERSION, Verdict};
 use ha::stored::Stored;
@@ -64,7 +65,7 @@ fn run_agent(role: &AgentRole) -> i32 {
     let file = |name: &str| role.folder.join(name);
     let agent = Agent::new().unwrap();
     let _logging = Logging::start(LogLevel::Info, LogFormat::Text).unwrap();
-    let ended = agent.run(&Config {
+    let config = Config {
         socket: file("agent.sock"),
         health_file: file("health"),
         state: file("state"),
@@ -77,7 +78,13 @@ fn run_agent(role: &AgentRole) -> i32 {
         key: file("a.key"),
         authorities: file("a.ca"),
         allow: vec!["b".into()],
-    });
+    };
+    let bind = async |address: &ListenAddress| {
+        let listener = TcpListener::bind(&address.resolve().await?[..])?;
+        listener.set_nonblocking(true)?;
+        std::io::Result::Ok(vec![listener])
+    };
+    let ended = agent.run(&config, bind);
     match ended {
         Ok(Ended::InOrder) => 0,
         Ok(Ended::AtOnce) => 130,
