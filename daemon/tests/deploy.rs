@@ -1,6 +1,9 @@
 //! What `deploy/` says of the server, held against the server.
 #![forbid(unsafe_code)]
 
+#[path = "ha_agent/agents.rs"]
+mod agents;
+
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -115,19 +118,42 @@ fn promtool_takes_the_rules_their_tests_and_the_scrape_configuration() {
 
 #[test]
 #[ignore = "needs systemd-analyze, which .ci/run installs before it runs this"]
-fn systemd_takes_the_unit_without_a_word() {
+fn systemd_takes_the_units_without_a_word() {
     let directory = tempfile::tempdir().unwrap();
-    let unit = directory.path().join("monolock.service");
     let installed = "/usr/bin/monolock";
-    let text = read("systemd/monolock.service");
-    assert!(text.contains(installed));
-    // It wants the program to be there.
-    std::fs::write(&unit, text.replace(installed, &MONOLOCK)).unwrap();
-    let said = output_of(Command::new("systemd-analyze").arg("verify").arg(&unit));
-    assert_eq!(said, "");
+    for name in ["monolock.service", "monolock-ha-agent.service"] {
+        let unit = directory.path().join(name);
+        let text = read(&format!("systemd/{name}"));
+        assert!(text.contains(installed));
+        // It wants the program to be there.
+        std::fs::write(&unit, text.replace(installed, &MONOLOCK)).unwrap();
+        let said = output_of(Command::new("systemd-analyze").arg("verify").arg(&unit));
+        assert_eq!(said, "", "{name}");
+    }
     let sysusers = deploy("systemd/monolock.sysusers");
     let planned = Command::new("systemd-sysusers").arg("--dry-run").arg(sysusers).output().unwrap();
     assert!(planned.status.success(), "{planned:?}");
+}
+
+#[test]
+fn neither_unit_takes_the_other_with_it_and_the_folder_of_the_health_file_stays() {
+    for name in ["monolock.service", "monolock-ha-agent.service"] {
+        let text = read(&format!("systemd/{name}"));
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let binds = ["BindsTo=", "PartOf=", "Requires=", "Requisite=", "Conflicts=", "PropagatesStopTo="];
+        assert!(!lines.any(|line| binds.iter().any(|bind| line.starts_with(bind))), "{name}");
+    }
+    let agent = read("systemd/monolock-ha-agent.service");
+    for line in [
+        "RuntimeDirectory=monolock-ha-agent",
+        "RuntimeDirectoryPreserve=yes",
+        "ExecStopPost=/bin/rm -f %t/monolock-ha-agent/health",
+        "OOMScoreAdjust=-1000",
+        "Before=keepalived.service",
+    ] {
+        assert!(agent.lines().any(|there| there == line), "{line}");
+    }
+    assert!(read("systemd/monolock.tmpfiles").contains("d /run/monolock-ha-agent 0750 monolock monolock"));
 }
 
 /// Where this test's program, started anew, forbids itself all but the unit's calls and becomes the server.
@@ -137,12 +163,31 @@ const CONFINED: &str = "TEST_CONFINED";
 #[ignore = "needs systemd-analyze and openssl, which .ci/run installs before it runs this"]
 fn the_server_makes_no_system_call_that_the_unit_forbids() {
     if std::env::var_os(CONFINED).is_some() {
-        seccompiler::apply_filter_all_threads(&filter()["server"]).expect("the filter is taken");
+        seccompiler::apply_filter_all_threads(&filter("monolock.service")["server"])
+            .expect("the filter is taken");
         let error = std::os::unix::process::CommandExt::exec(Command::new(MONOLOCK).env_remove(CONFINED));
         panic!("{error}");
     }
     serve_and_tell_the_administrator();
     serve_over_tls_and_reload();
+}
+
+#[test]
+#[ignore = "needs systemd-analyze and openssl, which .ci/run installs before it runs this"]
+fn the_agent_makes_no_system_call_that_its_unit_forbids() {
+    if std::env::var_os(CONFINED).is_some() {
+        let filter = filter("monolock-ha-agent.service");
+        seccompiler::apply_filter_all_threads(&filter["server"]).expect("the filter is taken");
+        let mut agent = Command::new(MONOLOCK);
+        let error = std::os::unix::process::CommandExt::exec(agent.arg("ha-agent").env_remove(CONFINED));
+        panic!("{error}");
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let test = "the_agent_makes_no_system_call_that_its_unit_forbids";
+    command.args([test, "--exact", "--ignored", "--nocapture"]).env(CONFINED, "1");
+    let node = agents::Node::new();
+    let mut agent = node.agent(command);
+    node.connects_asks_and_ends(&mut agent);
 }
 
 /// A server under the unit's filter, with these variables.
@@ -220,9 +265,10 @@ fn serve_over_tls_and_reload() {
 }
 
 /// The unit's list as a filter. Where the unit lets a call fail, this ends the process: so that it shows.
-fn filter() -> BpfMap {
-    let allowed = allowed_calls();
-    assert!(allowed.contains("io_uring_setup") && !allowed.contains("ptrace"));
+fn filter(unit: &str) -> BpfMap {
+    let allowed = allowed_calls(unit);
+    assert!(allowed.contains("pidfd_send_signal") && !allowed.contains("ptrace"));
+    assert!(unit != "monolock.service" || allowed.contains("io_uring_setup"));
     // Lists name the calls of all architectures; those of others are unknown here.
     let known: Vec<String> =
         allowed.into_iter().filter(|call| compile(std::slice::from_ref(call)).is_ok()).collect();
@@ -240,8 +286,8 @@ fn compile(calls: &[String]) -> Result<BpfMap, seccompiler::Error> {
 }
 
 /// What `SystemCallFilter=` of the unit allows, with its groups resolved by systemd.
-fn allowed_calls() -> BTreeSet<String> {
-    let unit = read("systemd/monolock.service");
+fn allowed_calls(unit: &str) -> BTreeSet<String> {
+    let unit = read(&format!("systemd/{unit}"));
     let lists = unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="));
     let mut open: Vec<String> = lists.flat_map(str::split_whitespace).map(str::to_owned).collect();
     assert!(!open.iter().any(|entry| entry.starts_with('~')), "only what is allowed is understood here");

@@ -9,7 +9,7 @@ use run::{GuardianArgs, RunArgs, RunSettings, StarterArgs};
 
 use super::health::HealthArgs;
 use super::operator;
-use crate::settings::{Reading, ServeArgs, ServeSettings, Table};
+use crate::settings::{AgentArgs, AgentSettings, Reading, ServeArgs, ServeSettings, Table};
 
 const HELP: &str = "\
 {about}
@@ -71,6 +71,19 @@ enum Command {
     #[command(args_override_self = true)]
     Check(HealthArgs),
     Run(RunArgs),
+    /// Watches the server of this node, and says for certain when it is gone.
+    ///
+    /// The server connects to it. It keeps the health file for as long as the server runs, beats and is ready,
+    /// and passes the other node's questions to it. A server that does not close when the other node is
+    /// promoted is killed; `gone` is said only when its process has ended, nobody listens on its port, its
+    /// state lock is free, and the other node's term is stored as promised. The service manager ends and
+    /// starts both for themselves. An agent that ends takes the health file with it: on the active node the
+    /// address moves.
+    ///
+    /// It takes the server's variables too, so that one file of them is for both. Signals: HUP reads the
+    /// certificates again; TERM and INT end it, after up to 5 s in which it still answers the other node.
+    #[command(args_override_self = true)]
+    HaAgent(AgentArgs),
     #[command(flatten)]
     Operator(operator::Command),
     #[command(hide = true)]
@@ -89,6 +102,7 @@ pub(crate) enum Invocation {
     Health(HealthArgs),
     Run(Box<RunSettings>),
     Operator(operator::Command),
+    HaAgent(Box<AgentSettings>),
     /// A helper of `monolock run`.
     RunKeeper(Box<RunSettings>),
     /// A helper of `monolock run`.
@@ -104,6 +118,8 @@ impl Invocation {
         match self {
             Self::Serve(_) => None,
             Self::CheckConfig(_) | Self::Health(_) | Self::Operator(_) => Some(c"monolock-cli"),
+            Self::CheckConfig(_) | Self::Operator(_) => Some(c"monolock-cli"),
+            Self::HaAgent(_) => Some(c"monolock-agent"),
             Self::Run(_) | Self::RunStarter(_) => Some(c"monolock-run"),
             Self::RunKeeper(_) => Some(c"lock-keeper"),
             Self::RunGuardian(_) => Some(c"monolock-guard"),
@@ -130,6 +146,10 @@ pub(crate) fn parse(
     let serve = match cli.command {
         Some(Command::Run(args)) => return Ok(Invocation::Run(run_settings(args, variable)?)),
         Some(Command::Check(args)) => return Ok(Invocation::Health(args)),
+        Some(Command::HaAgent(args)) => {
+            let settings = AgentSettings::read(&args, variable).map_err(Ending::Usage)?;
+            return Ok(Invocation::HaAgent(Box::new(settings)));
+        }
         Some(Command::Operator(command)) => return Ok(Invocation::Operator(command)),
         Some(Command::RunKeeper(args)) => return Ok(Invocation::RunKeeper(run_settings(args, variable)?)),
         Some(Command::RunStarter(args)) => return Ok(Invocation::RunStarter(args)),

@@ -2,6 +2,7 @@
 
 mod check;
 mod ending;
+mod ha_agent;
 mod health;
 mod line;
 mod operator;
@@ -26,6 +27,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Serve(settings)) => serve::serve(&settings),
         Ok(Invocation::CheckConfig(reading)) => check::check(&reading),
         Ok(Invocation::Health(args)) => health::run(&args),
+        Ok(Invocation::HaAgent(settings)) => ha_agent::watch(&settings),
         Ok(Invocation::Operator(command)) => operator::run(&command),
         Ok(Invocation::Run(settings)) => run::run(&settings, &unknown_variables()),
         Ok(Invocation::RunKeeper(settings)) => run::keep_for_front(&settings, &unknown_variables()),

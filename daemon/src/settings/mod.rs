@@ -1,5 +1,6 @@
 //! The server's settings: each one a flag with an environment variable. Flag beats variable beats default.
 
+mod agent;
 mod pair;
 mod table;
 mod values;
@@ -13,6 +14,7 @@ use logging::{LogFormat, LogLevel};
 use tls::FileOf;
 
 use crate::checks::Limits;
+pub(crate) use agent::{AgentArgs, AgentSettings, HA_LISTEN};
 pub(crate) use pair::{Ear, PairSettings};
 pub(crate) use table::{
     ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, HA_CA, HA_CERT, HA_KEY, HA_STATE, IO_TIMEOUT, LISTEN,
@@ -20,9 +22,10 @@ pub(crate) use table::{
     TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
 };
 
-/// Every setting that has a variable: the server's and those of `monolock run`.
+/// Every setting that has a variable: those of the server, of `monolock run` and of `monolock ha-agent`.
 pub(crate) fn all() -> impl Iterator<Item = &'static Flag> + Clone {
-    Server::FLAGS.iter().chain(run::Run::FLAGS).copied()
+    let of_agent = self::agent::HaAgent::FLAGS.iter().filter(|flag| !Server::FLAGS.contains(flag));
+    Server::FLAGS.iter().chain(run::Run::FLAGS).chain(of_agent).copied()
 }
 
 /// The flag that names a file of TLS.

@@ -1,0 +1,303 @@
+//! What `monolock ha-agent` is told. Where the server has the same setting, it has the same variable: one file
+//! of variables is for both.
+
+use std::path::PathBuf;
+
+use agent::Config;
+use cli::values::{optional, optional_path};
+use cli::{Flag, FlagSet, Flags, ListenAddress, Reader, Setting};
+use ha::fence::Levels;
+use ha::term::NodeId;
+use logging::{LogFormat, LogLevel};
+
+use super::table::{LISTEN, LOG_FORMAT, LOG_LEVEL};
+
+/// Where systemd has made a folder for the agent.
+const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
+
+pub(crate) const SOCKET: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-agent",
+        variable: "MONOLOCK_HA_AGENT",
+        default: "",
+        value: "PATH",
+        meaning: "Where the server connects: a Unix socket; without it agent.sock in $RUNTIME_DIRECTORY",
+        needs: &[],
+    },
+    parse: optional_path,
+};
+pub(crate) const HEALTH_FILE: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-health-file",
+        variable: "MONOLOCK_HEALTH_FILE",
+        default: "",
+        value: "PATH",
+        meaning: "It is there, with a 1, while this node is fit to have the address; without it health in \
+                  $RUNTIME_DIRECTORY",
+        needs: &[],
+    },
+    parse: optional_path,
+};
+pub(crate) const STATE: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-state",
+        variable: "MONOLOCK_HA_STATE",
+        default: "",
+        value: "DIR",
+        meaning: "The state directory of the server",
+        needs: &[],
+    },
+    parse: optional_path,
+};
+pub(crate) const NODE_ID: Setting<Option<NodeId>> = Setting {
+    flag: Flag {
+        name: "-node-id",
+        variable: "MONOLOCK_NODE_ID",
+        default: "",
+        value: "ID",
+        meaning: "The name of this node",
+        needs: &[],
+    },
+    parse: |text| optional_of(text),
+};
+pub(crate) const PEER: Setting<Option<NodeId>> = Setting {
+    flag: Flag {
+        name: "-peer",
+        variable: "MONOLOCK_PEER",
+        default: "",
+        value: "ID=HOST:PORT[,HOST:PORT]",
+        meaning: "The other node, as the server has it; only the name counts here",
+        needs: &[],
+    },
+    parse: |text| optional_of(text.split_once('=').map_or(text, |(id, _)| id)),
+};
+pub(crate) const FENCER: Setting<Levels> = Setting {
+    flag: Flag {
+        name: "-fencer",
+        variable: "MONOLOCK_FENCER",
+        default: "peer",
+        value: "LEVELS",
+        meaning: "How this node fences the other, as the server has it: told to the other one, and not used here",
+        needs: &[],
+    },
+    parse: |text| text.parse().map_err(|problem| format!("{problem}")),
+};
+pub(crate) const HA_LISTEN: Setting<Option<ListenAddress>> = Setting {
+    flag: Flag {
+        name: "-ha-listen",
+        variable: "MONOLOCK_HA_LISTEN_ADDRESS",
+        default: "",
+        value: "ADDRESS",
+        meaning: "Where the other node asks; not the address that moves",
+        needs: &[],
+    },
+    parse: optional,
+};
+pub(crate) const HA_CERT: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-cert",
+        variable: "MONOLOCK_HA_CERT",
+        default: "",
+        value: "FILE",
+        meaning: "This node's certificate for the other one, PEM: good for a server and for a client",
+        needs: &[],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_KEY: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-key",
+        variable: "MONOLOCK_HA_KEY",
+        default: "",
+        value: "FILE",
+        meaning: "Its private key, PEM",
+        needs: &[],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_CA: Setting<Option<PathBuf>> = Setting {
+    flag: Flag {
+        name: "-ha-ca",
+        variable: "MONOLOCK_HA_CA",
+        default: "",
+        value: "FILE",
+        meaning: "Who vouches for both nodes, PEM",
+        needs: &[],
+    },
+    parse: optional_path,
+};
+pub(crate) const HA_ALLOW: Setting<Vec<String>> = Setting {
+    flag: Flag {
+        name: "-ha-allow",
+        variable: "MONOLOCK_HA_ALLOW",
+        default: "",
+        value: "NAMES",
+        meaning: "The identities that the other node's certificate may have: a,b",
+        needs: &[],
+    },
+    parse: names,
+};
+
+/// The flags of `monolock ha-agent`.
+#[derive(Debug, Clone)]
+pub(crate) struct HaAgent;
+
+impl FlagSet for HaAgent {
+    const FLAGS: &'static [&'static Flag] = &[
+        &NODE_ID.flag,
+        &PEER.flag,
+        &STATE.flag,
+        &HA_LISTEN.flag,
+        &HA_CERT.flag,
+        &HA_KEY.flag,
+        &HA_CA.flag,
+        &HA_ALLOW.flag,
+        &FENCER.flag,
+        &LISTEN.flag,
+        &SOCKET.flag,
+        &HEALTH_FILE.flag,
+        &LOG_LEVEL.flag,
+        &LOG_FORMAT.flag,
+    ];
+}
+
+/// The agent's flags, as given.
+pub(crate) type AgentArgs = Flags<HaAgent>;
+
+/// All that an agent is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AgentSettings {
+    pub(crate) config: Config,
+    pub(crate) log_level: LogLevel,
+    pub(crate) log_format: LogFormat,
+}
+
+impl AgentSettings {
+    /// Reads flags, and variables as `variable` knows them.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, in one line that names the flag or the variable.
+    pub(crate) fn read(args: &AgentArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let directory = runtime_directory(variable(RUNTIME_DIRECTORY));
+        let mut reader = Reader::new(args, variable);
+        let (node, peer, state) = (reader.read(&NODE_ID), reader.read(&PEER), reader.read(&STATE));
+        let (listen, cert, key) = (reader.read(&HA_LISTEN), reader.read(&HA_CERT), reader.read(&HA_KEY));
+        let (authorities, allow) = (reader.read(&HA_CA), reader.read(&HA_ALLOW));
+        let (fencers, served) = (reader.read(&FENCER), reader.read(&LISTEN));
+        let (socket, health_file) = (reader.read(&SOCKET), reader.read(&HEALTH_FILE));
+        let (log_level, log_format) = (reader.read(&LOG_LEVEL), reader.read(&LOG_FORMAT));
+        let (_, mistakes) = reader.finish();
+        if let Some(mistake) = mistakes.first() {
+            return Err(mistake.to_string());
+        }
+        let in_directory = |name: &str| directory.as_ref().map(|directory| directory.join(name));
+        if allow.is_empty() {
+            return Err(missing(&HA_ALLOW.flag));
+        }
+        let config = Config {
+            socket: required(socket.or_else(|| in_directory("agent.sock")), &SOCKET.flag)?,
+            health_file: required(health_file.or_else(|| in_directory("health")), &HEALTH_FILE.flag)?,
+            state: required(state, &STATE.flag)?,
+            node: required(node, &NODE_ID.flag)?,
+            peer: required(peer, &PEER.flag)?,
+            fencers,
+            // Of a port that the system chooses only the server knows, and says it.
+            ports: Some(served.port()).filter(|&port| port != 0).into_iter().collect(),
+            listen: required(listen, &HA_LISTEN.flag)?,
+            cert: required(cert, &HA_CERT.flag)?,
+            key: required(key, &HA_KEY.flag)?,
+            authorities: required(authorities, &HA_CA.flag)?,
+            allow,
+        };
+        if config.node == config.peer {
+            return Err(format!("{} and {} name the same node", NODE_ID.flag.name, PEER.flag.name));
+        }
+        Ok(Self { config, log_level, log_format })
+    }
+}
+
+fn required<T>(value: Option<T>, flag: &Flag) -> Result<T, String> {
+    value.ok_or_else(|| missing(flag))
+}
+
+fn missing(flag: &Flag) -> String {
+    format!("{} ({}) is missing", flag.name, flag.variable)
+}
+
+/// Several folders of a unit stand with colons between them.
+fn runtime_directory(variable: Option<String>) -> Option<PathBuf> {
+    let first = variable?.split(':').next().map(PathBuf::from)?;
+    Some(first).filter(|directory| directory.is_absolute())
+}
+
+fn optional_of<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Option<T>, String> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|problem| format!("{problem}")) }
+}
+
+fn names(text: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match names.iter().any(String::is_empty) {
+        true if text.is_empty() => Ok(Vec::new()),
+        true => Err("a name is empty".into()),
+        false => Ok(names),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const ALL: [(&str, &str); 8] = [
+        ("MONOLOCK_NODE_ID", "a"),
+        ("MONOLOCK_PEER", "b=10.0.0.2:7072,10.1.0.2:7072"),
+        ("MONOLOCK_HA_STATE", "/var/lib/monolock"),
+        ("MONOLOCK_HA_LISTEN_ADDRESS", "10.0.0.1:7072"),
+        ("MONOLOCK_HA_CERT", "/etc/a.pem"),
+        ("MONOLOCK_HA_KEY", "/etc/a.key"),
+        ("MONOLOCK_HA_CA", "/etc/ca.pem"),
+        ("MONOLOCK_HA_ALLOW", "b, b.example"),
+    ];
+
+    fn read(variables: &[(&str, &str)]) -> Result<AgentSettings, String> {
+        let variable = |name: &str| {
+            variables.iter().rev().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        AgentSettings::read(&AgentArgs::default(), variable)
+    }
+
+    #[test]
+    fn the_servers_variables_are_enough_under_a_unit() {
+        let variables = [&ALL[..], &[(RUNTIME_DIRECTORY, "/run/monolock-ha-agent:/run/other")]].concat();
+        let config = read(&variables).unwrap().config;
+        assert_eq!(config.socket, Path::new("/run/monolock-ha-agent/agent.sock"));
+        assert_eq!(config.health_file, Path::new("/run/monolock-ha-agent/health"));
+        assert_eq!((config.node.as_str(), config.peer.as_str(), &config.ports[..]), ("a", "b", &[7070][..]));
+        assert_eq!(config.allow, ["b", "b.example"]);
+        assert!(config.fencers.is_peer_only());
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_one_line_that_names_it() {
+        let paths = [("MONOLOCK_HA_AGENT", "/a.sock"), ("MONOLOCK_HEALTH_FILE", "/health")];
+        let whole = [&ALL[..], &paths].concat();
+        assert!(read(&whole).is_ok());
+        for (index, (variable, _)) in whole.iter().enumerate() {
+            let mut some = whole.clone();
+            some.remove(index);
+            let problem = read(&some).unwrap_err();
+            assert!(problem.ends_with(&format!("({variable}) is missing")), "{problem}");
+        }
+        for (variable, value, says) in [
+            ("MONOLOCK_NODE_ID", "-a", "is no node id"),
+            ("MONOLOCK_PEER", "a=10.0.0.2:7072", "name the same node"),
+            ("MONOLOCK_FENCER", "exec:/a", "the first fence level is `peer`"),
+            ("MONOLOCK_HA_ALLOW", "b,", "a name is empty"),
+        ] {
+            let problem = read(&[&whole[..], &[(variable, value)]].concat()).unwrap_err();
+            assert!(problem.contains(says), "{problem}");
+        }
+    }
+}
