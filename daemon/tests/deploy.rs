@@ -153,6 +153,8 @@ fn neither_unit_takes_the_other_with_it_and_the_folder_of_the_health_file_stays(
     ] {
         assert!(agent.lines().any(|there| there == line), "{line}");
     }
+    let server = read("systemd/monolock.service");
+    assert!(server.lines().any(|line| line == "ReadWritePaths=-/run/monolock-ha-agent"));
     assert!(read("systemd/monolock.tmpfiles").contains("d /run/monolock-ha-agent 0750 monolock monolock"));
 }
 

@@ -175,7 +175,10 @@ async fn control<E: Display>(
     lock.push(".lock");
     let _lock = Lock::take(Path::new(&lock), PREDECESSOR_TIME_MAX)?;
     // What a killed agent has left says that a node is healthy which nobody has looked at.
-    let health = HealthFile::new(config.health_file.clone())
+    // The server is told this path, and may have another working directory.
+    let health_file = std::path::absolute(&config.health_file);
+    let health = health_file
+        .and_then(HealthFile::new)
         .map_err(system(format!("-health-file {}", config.health_file.display())))?;
     let credentials = Credentials::new(load(config)?);
     let boot = boot_id().map_err(system("the boot id"))?;

@@ -86,6 +86,7 @@ impl Desk {
         // What this version does not understand may be a newer server's matter, and kills nobody.
         let request = serde_json::from_str::<Request>(raw.get()).ok();
         let is_close = matches!(&request, Some(Request { ask: Ask::Close { .. }, .. }));
+        let asked = request.as_ref().map(|request| format!("{:?}", request.ask));
         let answering = async {
             match request {
                 Some(request) if is_close => self.close(&raw, request, deadline).await,
@@ -102,7 +103,7 @@ impl Desk {
         if let Err(why) = &answer
             && seldom.may_log()
         {
-            warn!(why = escaped(why), asked = escaped(raw.get()), "the peer gets no answer");
+            warn!(why = escaped(why), asked, "the peer gets no answer");
         }
         Said(answer)
     }

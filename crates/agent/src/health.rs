@@ -43,8 +43,9 @@ impl HealthFile {
         &self.path
     }
 
-    /// Makes it so. What fails, and what somebody else undoes, is done again with the next call: at each beat.
-    pub(crate) fn set(&mut self, healthy: bool, why: &str) {
+    /// Makes it so that it is there without a fault. What fails, and what somebody else undoes, is done again with the next call: at each beat.
+    pub(crate) fn set(&mut self, fault: Option<&str>) {
+        let healthy = fault.is_none();
         if healthy == fs::symlink_metadata(&self.path).is_ok() {
             return;
         }
@@ -54,7 +55,7 @@ impl HealthFile {
             unlink(&self.path)
         };
         match done {
-            Ok(()) => info!(healthy, why, "health file"),
+            Ok(()) => info!(healthy, fault, "health file"),
             Err(error) if self.trouble.may_log() => {
                 warn!(%error, path = %self.path.display(), healthy, "the health file cannot be changed");
             }

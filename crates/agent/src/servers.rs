@@ -130,7 +130,7 @@ impl Servers {
     pub(crate) fn end(&self) {
         let mut inner = self.inner();
         inner.is_ending = true;
-        inner.look("the agent ends");
+        inner.look();
     }
 
     /// What an answer from the disk needs to know.
@@ -173,12 +173,16 @@ impl Servers {
         let mut connections = JoinSet::new();
         let failing = Seldom::new("cannot accept a server", Level::WARN, WARN_INTERVAL);
         loop {
-            while connections.try_join_next().is_some() {}
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
+                // A panic there ends the agent: nobody would look after that server's health file any more.
+                Some(ended) = connections.join_next() => {
+                    ended.expect("a connection does not panic");
+                    continue;
+                }
+            };
+            match accepted {
                 Ok((stream, _)) => {
-                    if connections.len() >= CONNECTIONS_MAX {
-                        connections.join_next().await;
-                    }
                     let servers = self.clone();
                     connections.spawn(async move { servers.connection(stream).await });
                 }
@@ -274,7 +278,7 @@ impl Servers {
         ports.extend(hello.ports.iter().filter(|port| !inner.own_ports.contains(port)));
         inner.last = Last { started_ns: hello.incarnation.started_ns, fencers: hello.fencers.clone(), ports };
         inner.vigil.lost();
-        inner.look("another connection");
+        inner.look();
         inner.connections += 1;
         let (questions, to_ask) = mpsc::channel(QUESTIONS_MAX);
         let number = inner.connections;
@@ -323,7 +327,7 @@ impl Servers {
                     if connected.process.has_exited() {
                         return "it has exited".into();
                     }
-                    self.inner().look("no beat for 300 ms");
+                    self.inner().look();
                 }
             }
         }
@@ -333,7 +337,7 @@ impl Servers {
         let mut inner = self.inner();
         if inner.connected.as_ref().is_some_and(|now| now.number == connected.number) {
             inner.vigil.beat(sent_ns, ready, clock::boot_ns());
-            inner.look(if ready { "the server is ready" } else { "the server is not ready" });
+            inner.look();
         }
     }
 
@@ -348,7 +352,7 @@ impl Servers {
         if inner.connected.as_ref().is_some_and(|now| now.number == connected.number) {
             inner.connected = None;
             inner.vigil.lost();
-            inner.look("the server has left");
+            inner.look();
         }
         drop(inner);
         self.0.changed.notify_waiters();
@@ -363,9 +367,9 @@ impl Servers {
 
 impl Inner {
     /// Lets the health file say what is so now.
-    fn look(&mut self, why: &str) {
-        let is_well = !self.is_ending && self.vigil.is_well(clock::boot_ns());
-        self.health.set(is_well, why);
+    fn look(&mut self) {
+        let fault = if self.is_ending { Some("the agent ends") } else { self.vigil.fault(clock::boot_ns()) };
+        self.health.set(fault);
     }
 }
 

@@ -31,14 +31,19 @@ impl Vigil {
         self.last = None;
     }
 
-    /// Connected, beating and ready.
-    pub(crate) fn is_well(&self, now_ns: u64) -> bool {
-        self.last.is_some_and(|beat| beat.ready && now_ns.saturating_sub(beat.at_ns) < SILENT_NS)
+    /// Why it is not connected, beating and ready.
+    pub(crate) fn fault(&self, now_ns: u64) -> Option<&'static str> {
+        match self.last {
+            None => Some("no server is connected"),
+            Some(beat) if now_ns.saturating_sub(beat.at_ns) >= SILENT_NS => Some("no beat for 300 ms"),
+            Some(beat) if !beat.ready => Some("the server is not ready"),
+            Some(_) => None,
+        }
     }
 
     /// How long it may go on without another beat, ns.
     pub(crate) fn left_ns(&self, now_ns: u64) -> Option<u64> {
-        let last = self.last.filter(|_| self.is_well(now_ns))?;
+        let last = self.last.filter(|_| self.fault(now_ns).is_none())?;
         Some((last.at_ns + SILENT_NS).saturating_sub(now_ns))
     }
 }
@@ -46,6 +51,12 @@ impl Vigil {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Vigil {
+        fn is_well(&self, now_ns: u64) -> bool {
+            self.fault(now_ns).is_none()
+        }
+    }
 
     const MS: u64 = 1_000_000;
 

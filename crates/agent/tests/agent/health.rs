@@ -76,6 +76,7 @@ fn an_agent_that_was_stopped_trusts_no_old_beat() {
     assert!(node.is_healthy());
     agent.signal(Signal::CONT);
     node.wait_unhealthy();
+    agent.log_line("no beat for 300 ms");
     let log = agent.log();
     assert_eq!(log.iter().filter(|line| line.contains("healthy=true")).count(), 1, "{log:#?}");
     server.signal(Signal::CONT);
