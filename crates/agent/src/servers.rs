@@ -74,12 +74,21 @@ struct Inner {
     connections: u64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Connected {
     number: u64,
     incarnation: Incarnation,
     process: Arc<Process>,
+    /// The only sender: when another connection takes this place, the one before ends.
     questions: mpsc::Sender<Question>,
+}
+
+/// What the task of a connection has of it.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    process: Arc<Process>,
+    questions: mpsc::Receiver<Question>,
 }
 
 /// The peer's question on its way to the server.
@@ -206,8 +215,8 @@ impl Servers {
             _ => Err("its process cannot be seen from here".into()),
         };
         let let_in = introduced.and_then(|(hello, process)| self.let_in(&hello, process));
-        let (connected, questions) = match let_in {
-            Ok(let_in) => let_in,
+        let mut place = match let_in {
+            Ok(place) => place,
             Err(why) => {
                 if self.0.refused.may_log() {
                     warn!(process = id, why, "a server is not let in: no answer on its behalf");
@@ -216,13 +225,13 @@ impl Servers {
                 return;
             }
         };
-        info!(process = connected.process.id(), "a server has connected");
+        info!(process = place.process.id(), "a server has connected");
         let health_file = self.inner().health.path().to_owned();
         let why = match connection.send(&FromAgent::Welcome { health_file }) {
-            Ok(()) => self.converse(&mut connection, &connected, questions).await,
+            Ok(()) => self.converse(&mut connection, &mut place).await,
             Err(error) => error.to_string(),
         };
-        self.left(&connected, &why);
+        self.left(&place, &why);
     }
 
     /// Who has connected.
@@ -253,11 +262,7 @@ impl Servers {
     }
 
     /// Makes a server the connected one.
-    fn let_in(
-        &self,
-        hello: &Hello,
-        process: Process,
-    ) -> Result<(Connected, mpsc::Receiver<Question>), String> {
+    fn let_in(&self, hello: &Hello, process: Process) -> Result<Place, String> {
         if hello.node != self.0.node {
             return Err(format!("it is node {}, and the agent is for node {}", hello.node, self.0.node));
         }
@@ -282,19 +287,14 @@ impl Servers {
         inner.connections += 1;
         let (questions, to_ask) = mpsc::channel(QUESTIONS_MAX);
         let number = inner.connections;
-        let connected = Connected { number, incarnation: hello.incarnation, process, questions };
-        inner.connected = Some(connected.clone());
+        let place = Place { number, process: Arc::clone(&process), questions: to_ask };
+        inner.connected = Some(Connected { number, incarnation: hello.incarnation, process, questions });
         self.0.changed.notify_waiters();
-        Ok((connected, to_ask))
+        Ok(place)
     }
 
     /// Hears and asks a server until its connection or its process ends; says why.
-    async fn converse(
-        &self,
-        connection: &mut Connection,
-        connected: &Connected,
-        mut questions: mpsc::Receiver<Question>,
-    ) -> String {
+    async fn converse(&self, connection: &mut Connection, place: &mut Place) -> String {
         let mut asked: HashMap<u64, oneshot::Sender<Box<RawValue>>> = HashMap::new();
         let mut number = 0;
         loop {
@@ -302,7 +302,7 @@ impl Servers {
                 biased;
                 message = connection.receive::<FromServer>() => match message {
                     Ok(FromServer::Beat { sent_ns, ready }) => {
-                        self.beat(connected, sent_ns, ready);
+                        self.beat(place.number, sent_ns, ready);
                         if let Err(error) = connection.send(&FromAgent::Alive) {
                             return error.to_string();
                         }
@@ -313,8 +313,10 @@ impl Servers {
                     }
                     Err(error) => return error.to_string(),
                 },
-                // This very task has a sender, so there is always one.
-                Some(Question { request, answer }) = questions.recv() => {
+                question = place.questions.recv() => {
+                    let Some(Question { request, answer }) = question else {
+                        return "another connection has taken its place".into();
+                    };
                     number += 1;
                     asked.retain(|_, asker| !asker.is_closed());
                     asked.insert(number, answer);
@@ -324,7 +326,7 @@ impl Servers {
                 }
                 () = sleep(self.next_look()) => {
                     // The end of a process ends its connection, unless a child of it has inherited that.
-                    if connected.process.has_exited() {
+                    if place.process.has_exited() {
                         return "it has exited".into();
                     }
                     self.inner().look();
@@ -333,9 +335,9 @@ impl Servers {
         }
     }
 
-    fn beat(&self, connected: &Connected, sent_ns: u64, ready: bool) {
+    fn beat(&self, number: u64, sent_ns: u64, ready: bool) {
         let mut inner = self.inner();
-        if inner.connected.as_ref().is_some_and(|now| now.number == connected.number) {
+        if inner.connected.as_ref().is_some_and(|now| now.number == number) {
             inner.vigil.beat(sent_ns, ready, clock::boot_ns());
             inner.look();
         }
@@ -347,21 +349,16 @@ impl Servers {
     }
 
     /// A connection has ended. The process stays known.
-    fn left(&self, connected: &Connected, why: &str) {
+    fn left(&self, place: &Place, why: &str) {
         let mut inner = self.inner();
-        if inner.connected.as_ref().is_some_and(|now| now.number == connected.number) {
+        if inner.connected.as_ref().is_some_and(|now| now.number == place.number) {
             inner.connected = None;
             inner.vigil.lost();
             inner.look();
         }
         drop(inner);
         self.0.changed.notify_waiters();
-        info!(
-            process = connected.process.id(),
-            exited = connected.process.has_exited(),
-            why,
-            "the server has left"
-        );
+        info!(process = place.process.id(), exited = place.process.has_exited(), why, "the server has left");
     }
 }
 

@@ -88,3 +88,42 @@ fn an_agent_that_nobody_asks_ends_five_seconds_after_sigterm() {
     assert!(started.elapsed() >= std::time::Duration::from_secs(4));
     assert!(!node.is_healthy());
 }
+
+#[test]
+fn an_agent_that_was_stopped_for_long_is_found_again_past_the_connections_that_were_given_up() {
+    let node = Node::new();
+    let (agent, server) = node.healthy(Answers::Closed);
+    agent.signal(Signal::STOP);
+    node.wait_unhealthy();
+    // Each second the server connects anew, and gives up.
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+    agent.signal(Signal::CONT);
+    node.wait_healthy();
+    wait_for("an answer", || node.ask(Ask::Status).ok());
+    assert_eq!(server.said_to("standing"), "connected");
+    assert_eq!(node.ask(close(5)).unwrap().said.verdict, Verdict::ClosedFor(term(5)));
+}
+
+#[test]
+fn a_connection_whose_place_another_takes_ends_so_that_its_server_comes_again() {
+    let node = Node::new();
+    let _agent = node.agent();
+    let mut first = crate::raw::RawServer::connect(&node);
+    let hello = serde_json::to_value(node.hello()).unwrap();
+    let own = crate::raw::pidfd(rustix::process::getpid());
+    let say = |server: &mut crate::raw::RawServer| {
+        server.hello(
+            &node,
+            |said| said["incarnation"] = hello["incarnation"].clone(),
+            Some(std::os::fd::AsFd::as_fd(&own)),
+        )
+    };
+    assert!(say(&mut first).unwrap()["welcome"].is_object());
+    let mut second = crate::raw::RawServer::connect(&node);
+    assert!(say(&mut second).unwrap()["welcome"].is_object());
+    assert_eq!(first.receive(), None);
+    second.beat();
+    node.wait_healthy();
+}

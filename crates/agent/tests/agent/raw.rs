@@ -1,6 +1,6 @@
 //! A server that speaks the agent's protocol by its description: for what the real side never says.
 
-use std::io::{IoSlice, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -62,7 +62,10 @@ impl RawServer {
     /// The next message; none at the end of the connection.
     pub(crate) fn receive(&mut self) -> Option<Value> {
         let mut length = [0; 4];
-        self.0.read_exact(&mut length).ok()?;
+        match self.0.read_exact(&mut length) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("neither a message nor the end"),
+            read => read.ok()?,
+        }
         let mut json = vec![0; u32::from_le_bytes(length) as usize];
         self.0.read_exact(&mut json).ok()?;
         Some(serde_json::from_slice(&json).unwrap())
