@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use ha::message::{Ask, Request, Verdict};
-use rustix::process::{Pid, Signal, getpid};
+use rustix::process::{Pid, getpid};
 use serde_json::{Value, json};
 use testkit::patience::wait_for;
 
@@ -47,6 +47,21 @@ fn requests_of_whoever_is_not_the_peer_kill_nobody_and_are_not_answered_from_dis
     }
     assert_eq!(node.stored().promise, None);
     assert_eq!(node.ask(close(5)).unwrap().said.verdict, Verdict::GoneFor(term(5)));
+}
+
+#[test]
+fn a_node_that_reaches_itself_by_the_address_that_moves_neither_kills_nor_fences_itself() {
+    let node = Node::new();
+    assert_eq!(node.stored().peer.host, None, "nothing else tells that it is not the peer");
+    let (agent, mut server) = node.healthy(Answers::Nothing);
+    let mut asked = request(close(5));
+    asked.host = HOST;
+    assert!(node.request(&asked).is_err());
+    assert!(server.is_alive());
+    agent.log_line("it is this host itself");
+    server.kill();
+    assert!(node.request(&asked).is_err());
+    assert_eq!(node.stored().promise, None);
 }
 
 #[test]
@@ -198,5 +213,4 @@ fn a_number_that_another_process_has_by_now_is_not_the_server() {
     assert!(heir.try_wait().unwrap().is_none(), "it was never touched");
     heir.kill().unwrap();
     heir.wait().unwrap();
-    let _ = Signal::KILL;
 }
