@@ -43,7 +43,8 @@ impl HealthFile {
         &self.path
     }
 
-    /// Makes it so that it is there without a fault. What fails, and what somebody else undoes, is done again with the next call: at each beat.
+    /// Makes it so that it is there without a fault. What fails, and what somebody else undoes, is done
+    /// again with the next call: at each beat.
     pub(crate) fn set(&mut self, fault: Option<&str>) {
         let healthy = fault.is_none();
         if healthy == fs::symlink_metadata(&self.path).is_ok() {

@@ -1,7 +1,7 @@
 //! `monolock ha-agent`: a second process beside a server, and the server's connection to it.
 //!
-//! The server of a node of a pair can hang, and then neither take its health file away nor tell the other node
-//! that it has closed. The agent outlives it and does both.
+//! The server of a node of a pair can hang, and then neither take its health file away nor tell the other
+//! node that it has closed. The agent outlives it and does both.
 //!
 //! ```text
 //!   the other node ── mutual TLS ──▶ agent ──▶ health file ······ keepalived
@@ -45,12 +45,13 @@
 //!
 //! - It never says `gone` for a process whose exit its pidfd does not show, and never because a connection
 //!   ended, a port refused, or time passed.
-//! - It signals no number, only a pidfd that a server handed over as its own; and it kills nobody unasked, nor
-//!   for a request that would be refused afterwards, nor for whoever is not the peer.
-//! - It answers nothing in the place of a server of another version or user. It opens no gate and makes no term.
-//! - It trusts no beat from before a stop of its own, and leaves no health file behind that nobody looks after:
-//!   at its start and at SIGTERM the file goes first, and a server whose agent ends, or has not echoed a
-//!   second's beats, takes it away itself.
+//! - It signals no number, only a pidfd that a server handed over as its own; and it kills nobody
+//!   unasked, nor for a request that would be refused afterwards, nor for whoever is not the peer.
+//! - It answers nothing in the place of a server of another version or user. It opens no gate and makes
+//!   no term.
+//! - It trusts no beat from before a stop of its own, and leaves no health file behind that nobody looks
+//!   after: at its start and at SIGTERM the file goes first, and a server whose agent ends, or has not
+//!   echoed a second's beats, takes it away itself.
 //! - It holds the state lock only while it computes one answer: a server that starts waits for it.
 //!
 //! The kernel lists a listener for up to 40 ms after the exit of a process with a ring (measured with 500

@@ -94,9 +94,9 @@ struct Now {
 type Broken = (String, Duration);
 
 impl Link {
-    /// Connects to the agent's socket, for ever, with a task on the current runtime: the control thread's, so
-    /// that a control thread that hangs does not beat. A server calls it after it has taken its state lock, and
-    /// is not ready before [`Link::set_ready`].
+    /// Connects to the agent's socket, for ever, with a task on the current runtime: the control
+    /// thread's, so that a control thread that hangs does not beat. A server calls it after it has taken
+    /// its state lock, and is not ready before [`Link::set_ready`].
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Whether somebody listens on a port, asked of the kernel (sock_diag over netlink): a server that was started
-//! by hand has handed over nothing.
+//! Whether somebody listens on a port, asked of the kernel (sock_diag over netlink): a server that was
+//! started by hand has handed over nothing.
 //!
 //! The answer is for this network namespace, whatever address the listener has.
 

@@ -1,5 +1,5 @@
-//! What the agent says from the disk, under the state lock: the lock is what a server needs before it reads its
-//! state, so whoever holds it speaks for a node that has no server.
+//! What the agent says from the disk, under the state lock: the lock is what a server needs before it
+//! reads its state, so whoever holds it speaks for a node that has no server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

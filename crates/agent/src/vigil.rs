@@ -20,8 +20,8 @@ struct Beat {
 }
 
 impl Vigil {
-    /// A beat. It counts from when it was sent: after a stop of this process or of the machine, those that lie
-    /// in the queue are as old as they are. A time that has not come yet is none.
+    /// A beat. It counts from when it was sent: after a stop of this process or of the machine, those
+    /// that lie in the queue are as old as they are. A time that has not come yet is none.
     pub(crate) fn beat(&mut self, sent_ns: u64, ready: bool, now_ns: u64) {
         self.last = (sent_ns <= now_ns).then_some(Beat { at_ns: sent_ns, ready });
     }

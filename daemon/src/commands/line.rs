@@ -73,12 +73,12 @@ enum Command {
     Run(RunArgs),
     /// Watches the server of this node, and says for certain when it is gone.
     ///
-    /// The server connects to it. It keeps the health file for as long as the server runs, beats and is ready,
-    /// and passes the other node's questions to it. A server that does not close when the other node is
-    /// promoted is killed; `gone` is said only when its process has ended, nobody listens on its port, its
-    /// state lock is free, and the other node's term is stored as promised. The service manager ends and
-    /// starts both for themselves. An agent that ends takes the health file with it: on the active node the
-    /// address moves.
+    /// The server connects to it. It keeps the health file for as long as the server runs, beats and is
+    /// ready, and passes the other node's questions to it. A server that does not close when the other
+    /// node is promoted is killed; `gone` is said only when its process has ended, nobody listens on its
+    /// port, its state lock is free, and the other node's term is stored as promised. The service manager
+    /// ends and starts both for themselves. An agent that ends takes the health file with it: on the
+    /// active node the address moves.
     ///
     /// It takes the server's variables too, so that one file of them is for both. Signals: HUP reads the
     /// certificates again; TERM and INT end it, after up to 5 s in which it still answers the other node.

@@ -1,5 +1,5 @@
-//! What `monolock ha-agent` is told. Where the server has the same setting, it has the same variable: one file
-//! of variables is for both.
+//! What `monolock ha-agent` is told. Where the server has the same setting, it has the same variable: one
+//! file of variables is for both.
 
 use std::path::PathBuf;
 

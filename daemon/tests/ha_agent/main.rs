@@ -1,4 +1,5 @@
-//! `monolock ha-agent` as its user and the service manager see it. What it decides is tested in `crates/agent`.
+//! `monolock ha-agent` as its user and the service manager see it. What it decides is tested in
+//! `crates/agent`.
 #![forbid(unsafe_code)]
 
 mod agents;
