@@ -7,8 +7,7 @@ use ha::message::{Answer, Ask, Request, Verdict};
 use ha::term::Term;
 use logging::escape::escaped;
 use logging::seldom::Seldom;
-use serde::ser::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use threads::{NotDone, Workers};
 use tokio::sync::{Mutex, Notify};
@@ -47,20 +46,6 @@ struct Parts {
     closed: Notify,
 }
 
-/// What goes to the peer. Silence cannot be written: the endpoint then reports an error of its own, which
-/// proves nothing, with the reason for the other side's log.
-#[derive(Debug)]
-pub(crate) struct Said(Result<Box<RawValue>, String>);
-
-impl Serialize for Said {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Ok(answer) => answer.serialize(serializer),
-            Err(why) => Err(S::Error::custom(why)),
-        }
-    }
-}
-
 impl Desk {
     pub(crate) fn new(servers: Servers, state: State, disk: Workers) -> Self {
         let seldom = |name| Seldom::new(name, Level::WARN, WARN_INTERVAL);
@@ -80,8 +65,8 @@ impl Desk {
         self.0.closed.notified().await;
     }
 
-    /// The answer to a request of the peer.
-    pub(crate) async fn answer(self, raw: Box<RawValue>) -> Said {
+    /// The answer to a request of the peer, or why there is none, for the other side's log.
+    pub(crate) async fn answer(self, raw: Box<RawValue>) -> Result<Box<RawValue>, String> {
         let deadline = Instant::now() + ANSWER_TIME_MAX;
         // What this version does not understand may be a newer server's matter, and kills nobody.
         let request = serde_json::from_str::<Request>(raw.get()).ok();
@@ -105,7 +90,7 @@ impl Desk {
         {
             warn!(why = escaped(why), asked, "the peer gets no answer");
         }
-        Said(answer)
+        answer
     }
 
     /// A question that closes nothing: the server's answer, or the disk's where there is no server.

@@ -30,7 +30,8 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often a refused visitor is logged.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Answers the other node until dropped; nothing where there is no answer. The listeners are nonblocking.
+/// Answers the other node until dropped. Where there is no answer, it says why, which proves nothing. The
+/// listeners are nonblocking.
 pub async fn serve<Q, A, F>(
     listeners: Vec<TcpListener>,
     credentials: Credentials,
@@ -39,7 +40,7 @@ pub async fn serve<Q, A, F>(
 ) where
     Q: DeserializeOwned + Send + 'static,
     A: Serialize,
-    F: Future<Output = Option<A>> + Send + 'static,
+    F: Future<Output = Result<A, String>> + Send + 'static,
 {
     let refused = Seldom::new("somebody was not let in as the peer", Level::WARN, WARN_INTERVAL);
     let door: Arc<dyn Secure> = Arc::new(Door { credentials, allowed, refused });
@@ -48,8 +49,10 @@ pub async fn serve<Q, A, F>(
         async move {
             match serde_json::from_slice::<Q>(&body) {
                 Ok(question) => match answer(question).await {
-                    Some(answer) => said(&answer),
-                    None => (StatusCode::SERVICE_UNAVAILABLE, "no answer\n").into_response(),
+                    Ok(answer) => said(&answer),
+                    Err(why) => {
+                        (StatusCode::SERVICE_UNAVAILABLE, format!("no answer: {why}\n")).into_response()
+                    }
                 },
                 Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
             }

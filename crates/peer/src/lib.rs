@@ -20,7 +20,7 @@
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
 //! listener.set_nonblocking(true)?;
 //! let address = listener.local_addr()?.to_string();
-//! let double = |number: u64| std::future::ready(Some(2 * number));
+//! let double = |number: u64| std::future::ready(Ok(2 * number));
 //! tokio::spawn(peer::serve(vec![listener], credentials.clone(), allowed.clone(), double));
 //!
 //! let peer = peer::Peer::new(vec![address.parse()?], credentials, allowed);

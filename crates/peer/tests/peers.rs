@@ -50,7 +50,7 @@ fn endpoint(credentials: Credentials, of: &[&str]) -> (SocketAddr, JoinHandle<()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let answer = |number: u64| std::future::ready(Some(2 * number));
+    let answer = |number: u64| std::future::ready(Ok(2 * number));
     (address, tokio::spawn(serve(vec![listener], credentials, allowed(of), answer)))
 }
 
@@ -160,9 +160,9 @@ async fn an_endpoint_that_has_no_answer_gives_none() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let nothing = |_: u64| std::future::ready(None::<u64>);
+    let nothing = |_: u64| std::future::ready(Err::<u64, _>("the disk hangs".to_owned()));
     tokio::spawn(serve(vec![listener], ours.node(dir.path(), "b", &ours), allowed(&["a"]), nothing));
     let peer = peer(&[address], ours.node(dir.path(), "a", &ours), &["b"]);
     let problem = double(&peer, 1, PATIENCE).await.unwrap_err().to_string();
-    assert!(problem.contains("no answer"), "{problem}");
+    assert!(problem.contains("no answer: the disk hangs"), "{problem}");
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use service::Manager;
 use threads::Workers;
@@ -19,15 +19,16 @@ use crate::capacity::Capacity;
 use crate::checks::Check;
 use crate::clock;
 use crate::gate::Gate;
-use crate::ha::{self, Around, HaMetrics, Prepared};
+use crate::ha::{self, Around, HaMetrics, Prepared, SharedLink};
 use crate::intake::{self, Intake};
 use crate::listener;
 use crate::metrics::{IntakeCounters, Published};
 use crate::ops::{self, Ceiling, OpsState, Reports, Sources, Tell};
 use crate::reload::Files;
-use crate::settings::ServeSettings;
+use crate::settings::{Ear, ServeSettings};
 use crate::shard::{self, Questions, Shards};
 use crate::token_file::TokenFile;
+use agent::Standing;
 
 /// A server whose port is open.
 pub(super) struct Running {
@@ -73,6 +74,7 @@ pub(super) async fn start(
     // From here on somebody may look: at a server that is not ready.
     let counters = Arc::<IntakeCounters>::default();
     let metrics = settings.pair.as_ref().map(|_| Arc::<HaMetrics>::default());
+    let link = SharedLink::default();
     let sources = Sources {
         shards: shards.published.clone(),
         intake: Arc::clone(&counters),
@@ -82,6 +84,14 @@ pub(super) async fn start(
         capacity: Arc::clone(&shards.capacity),
         reports: Reports {
             ceiling: tokens.ceiling().is_some().then(|| ceiling_of(&tokens)),
+            agent: settings.pair.as_ref().filter(|pair| matches!(pair.ear, Ear::Agent(_))).map(|_| {
+                let link = Arc::clone(&link);
+                let connected = move || {
+                    let link = link.lock().unwrap_or_else(PoisonError::into_inner);
+                    link.as_ref().is_some_and(|link| matches!(link.standing(), Standing::Connected { .. }))
+                };
+                Arc::new(connected) as Tell<bool>
+            }),
             fence: metrics.clone().map(|node| -> Tell<bool> { Arc::new(move || node.is_fence_pending()) }),
             gives_address: metrics
                 .clone()
@@ -104,6 +114,7 @@ pub(super) async fn start(
             addresses: Arc::clone(&shards.addresses),
             audit: trail.recorder.clone(),
             metrics: metrics.unwrap_or_default(),
+            link,
             is_ready: Box::new(move || state.is_fit()),
         };
         let running = ha::start(settings, pair, prepared, around).await?;

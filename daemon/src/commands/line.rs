@@ -118,7 +118,6 @@ impl Invocation {
         match self {
             Self::Serve(_) => None,
             Self::CheckConfig(_) | Self::Health(_) | Self::Operator(_) => Some(c"monolock-cli"),
-            Self::CheckConfig(_) | Self::Operator(_) => Some(c"monolock-cli"),
             Self::HaAgent(_) => Some(c"monolock-agent"),
             Self::Run(_) | Self::RunStarter(_) => Some(c"monolock-run"),
             Self::RunKeeper(_) => Some(c"lock-keeper"),

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::Link;
 use audit::{NodeEvent, NodeWhat, Recorder};
 use ha::ceiling::{Ceiling, STEP};
 use ha::fence::Fencer;
@@ -103,6 +104,8 @@ pub(super) struct Parts {
     /// Whether this node may serve, as `/readyz` has it.
     pub(super) is_ready: Box<dyn Fn() -> bool + Send>,
     pub(super) disk: Workers,
+    /// The agent that keeps the health file, where there is one.
+    pub(super) link: Option<Arc<Link>>,
 }
 
 /// The task that owns the node.
@@ -202,6 +205,9 @@ impl Driver {
         self.commands.retain(|_, reply| !reply.is_closed());
         self.requests.retain(|_, reply| !reply.is_closed());
         let ready = (self.parts.is_ready)();
+        if let Some(link) = &self.parts.link {
+            link.set_ready(ready);
+        }
         if std::mem::replace(&mut self.ready, ready) != ready {
             self.handle(Event::Ready(ready));
         }
@@ -255,7 +261,13 @@ impl Driver {
                     }
                     !is_over
                 }),
-                Action::GiveAddress(gives) => self.seen.send_modify(|seen| seen.gives_address = gives),
+                Action::GiveAddress(gives) => {
+                    self.seen.send_modify(|seen| seen.gives_address = gives);
+                    // At once, and not at the next look.
+                    if let Some(link) = self.parts.link.as_ref().filter(|_| gives) {
+                        link.set_ready(false);
+                    }
+                }
                 Action::Because(reason) => self.seen.send_modify(|seen| seen.reason = reason),
                 Action::Tell(id, outcome) => {
                     if let Some(reply) = self.commands.remove(&id) {

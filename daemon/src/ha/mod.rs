@@ -10,9 +10,10 @@ mod state;
 
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use agent::{Hello, Link, Question};
 use audit::Recorder;
 use cli::ListenAddress;
 use ha::identity::Incarnation;
@@ -114,9 +115,14 @@ pub(crate) struct Around {
     pub(crate) addresses: addresses::Shared,
     pub(crate) audit: Option<Recorder>,
     pub(crate) metrics: Arc<HaMetrics>,
+    /// Where the connection to the agent is put, for readiness.
+    pub(crate) link: SharedLink,
     /// Whether this node may serve.
     pub(crate) is_ready: Box<dyn Fn() -> bool + Send>,
 }
+
+/// The connection to the agent, from when there is one.
+pub(crate) type SharedLink = Arc<Mutex<Option<Arc<Link>>>>;
 
 /// The way to the node, for the admin API, the ops endpoints and the shutdown. Clones are of the same node.
 #[derive(Clone)]
@@ -155,7 +161,7 @@ pub(crate) async fn start(
     let allowed = Allowed::from_iter(pair.allowed.iter().cloned());
     let metrics = around.metrics;
     let facts = FactsSource::new(settings, around.published, around.addresses);
-    let parts = Parts {
+    let mut parts = Parts {
         setup: Arc::clone(&setup),
         gate: around.gate,
         tokens: around.tokens,
@@ -167,19 +173,51 @@ pub(crate) async fn start(
         metrics,
         is_ready: around.is_ready,
         disk: Workers::start("ha-state", 1, 4).map_err(StartError::Thread)?,
+        link: None,
+    };
+    let questions = match &pair.ear {
+        Ear::Server(_) => None,
+        Ear::Agent(socket) => {
+            let hello = Hello {
+                node: pair.node.clone(),
+                host: stored.host,
+                incarnation,
+                fencers: pair.levels.clone(),
+                ports: Some(settings.listen.port()).filter(|&port| port != 0).into_iter().collect(),
+            };
+            let (link, questions) = Link::start(socket, hello);
+            let link = Arc::new(link);
+            *around.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&link));
+            parts.link = Some(link);
+            Some(questions)
+        }
     };
     let (node_pair, first) = Pair::start(Arc::clone(&setup), stored, incarnation, clock::boot_ns());
     let (orders, taken) = mpsc::channel(ORDERS_MAX);
     let (driver, seen) = Driver::new(parts, state, node_pair, taken);
     let node = Node { orders, seen, facts, credentials: credentials.clone(), setup };
-    let (ear, address) = match &pair.ear {
-        Ear::Server(address) => {
+    let (ear, address) = match (&pair.ear, questions) {
+        (Ear::Server(address), _) => {
             let (task, address) = listen(address, credentials, allowed, node.clone()).await?;
             (task, Some(address))
         }
-        Ear::Agent(_) => (tokio::spawn(std::future::pending()), None),
+        (Ear::Agent(_), questions) => (tokio::spawn(hear_agent(questions, node.clone())), None),
     };
     Ok(Running { node, tasks: [tokio::spawn(driver.run(first)), ear], address })
+}
+
+/// Answers what the agent passes on.
+async fn hear_agent(questions: Option<mpsc::Receiver<Question>>, node: Node) {
+    let Some(mut questions) = questions else { return std::future::pending().await };
+    while let Some(question) = questions.recv().await {
+        let node = node.clone();
+        tokio::spawn(async move {
+            if let Some(answer) = node.answer(question.request.clone()).await {
+                question.answer(answer);
+            }
+        });
+    }
+    std::future::pending().await
 }
 
 async fn listen(
@@ -192,7 +230,7 @@ async fn listen(
     let shown = listener::addresses(&listeners);
     let answer = move |request: Request| {
         let node = node.clone();
-        async move { node.answer(request).await }
+        async move { node.answer(request).await.ok_or_else(|| "this server shuts down".to_owned()) }
     };
     Ok((tokio::spawn(peer::serve(listeners, credentials, allowed, answer)), shown))
 }

@@ -6,29 +6,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent::{LOCK_FILE, STATE_FILE, STATE_KIND};
 use durable::{Fault, Lock, Problem, Record};
 use ha::ceiling::Ceiling;
 use ha::identity::{BootId, HostId};
 use ha::stored::Stored;
 use protocol::Token;
-use serde::{Deserialize, Serialize};
 use tracing::info;
 
 use crate::clock;
 
-const KIND: &str = "node-state";
+/// Beside the state: which machine it belongs to.
+const MACHINE_FILE: &str = "machine";
+const MACHINE_KIND: &str = "machine-id";
 
 /// How long a server that starts waits for one that ends, or for the agent, which has the lock for moments.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// What is on disk.
-#[derive(Debug, Serialize, Deserialize)]
-struct Kept {
-    /// `/etc/machine-id`: a copied disk is another host.
-    machine: String,
-    #[serde(flatten)]
-    stored: Stored,
-}
 
 /// Why there is no state to work with.
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +64,7 @@ impl StateError {
 /// The state directory of a running node.
 #[derive(Debug)]
 pub(crate) struct StateDir {
-    record: Record<Kept>,
-    machine: String,
+    record: Record<Stored>,
     _lock: Lock,
 }
 
@@ -80,21 +72,21 @@ impl StateDir {
     /// Takes the directory for this process, and reads its state; makes one where it is empty. May wait for a
     /// disk, and for a server that ends.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Stored), StateError> {
-        let lock = Lock::take(&directory.join("lock"), LOCK_WAIT_MAX)?;
-        let record = Record::<Kept>::new(directory.join("state"), KIND);
+        let lock = Lock::take(&directory.join(LOCK_FILE), LOCK_WAIT_MAX)?;
+        let state = Self { record: Record::new(directory.join(STATE_FILE), STATE_KIND), _lock: lock };
+        // A copied disk is another host.
+        let of_machine = Record::<String>::new(directory.join(MACHINE_FILE), MACHINE_KIND);
         let machine = machine_id()?;
-        let (boot, now_ns) = (boot_id()?, clock::boot_ns());
-        let state =
-            |machine| Self { record: Record::new(directory.join("state"), KIND), machine, _lock: lock };
-        match record.read()? {
-            Some(kept) if kept.machine == machine => Ok((state(machine), kept.stored)),
-            Some(_) => Err(StateError::Foreign(record.path().into())),
-            None => {
+        match (state.record.read()?, of_machine.read()?) {
+            (Some(stored), Some(of)) if of == machine => Ok((state, stored)),
+            (Some(_), _) => Err(StateError::Foreign(state.record.path().into())),
+            (None, _) => {
+                let (boot, now_ns) = (boot_id()?, clock::boot_ns());
                 let host = HostId(random_id()?);
                 let ceiling = Ceiling(Token::from_unix_ns(clock::unix_ns()).0);
                 let stored = Stored::new(host, boot, ceiling, now_ns);
-                info!(%host, path = %record.path().display(), "a new node: its state begins here");
-                let state = state(machine);
+                info!(%host, path = %state.record.path().display(), "a new node: its state begins here");
+                of_machine.write(&machine)?;
                 state.store(&stored)?;
                 Ok((state, stored))
             }
@@ -103,7 +95,7 @@ impl StateDir {
 
     /// Replaces the state. When this returns, it is on the disk.
     pub(crate) fn store(&self, stored: &Stored) -> Result<(), Fault> {
-        self.record.write(&Kept { machine: self.machine.clone(), stored: stored.clone() })
+        self.record.write(stored)
     }
 }
 
@@ -154,15 +146,14 @@ mod tests {
     #[test]
     fn the_state_of_another_machine_and_a_damaged_one_are_refused_with_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        let (state, stored) = StateDir::open(dir.path()).unwrap();
-        let foreign = Kept { machine: "0123".into(), stored };
-        state.record.write(&foreign).unwrap();
-        drop(state);
+        drop(StateDir::open(dir.path()).unwrap());
+        let of_machine = Record::<String>::new(dir.path().join(MACHINE_FILE), MACHINE_KIND);
+        of_machine.write(&"0123".into()).unwrap();
         let error = StateDir::open(dir.path()).unwrap_err();
         assert!(matches!(error, StateError::Foreign(_)) && !error.is_system());
         assert!(error.to_string().contains("give this node an empty directory"), "{error}");
 
-        fs::write(dir.path().join("state"), "monolock node-state 1 crc32 00000000\n{}\n").unwrap();
+        fs::write(dir.path().join("state"), "monolock ha-state 1 crc32 00000000\n{}\n").unwrap();
         let error = StateDir::open(dir.path()).unwrap_err();
         assert!(error.to_string().contains("put a copy back") && !error.is_system(), "{error}");
         let error = StateDir::open(&dir.path().join("missing")).unwrap_err();

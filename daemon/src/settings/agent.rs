@@ -132,7 +132,7 @@ pub(crate) const HA_ALLOW: Setting<Vec<String>> = Setting {
         variable: "MONOLOCK_HA_ALLOW",
         default: "",
         value: "NAMES",
-        meaning: "The identities that the other node's certificate may have: a,b",
+        meaning: "The identities that the other node's certificate may have: a,b; without it its name",
         needs: &[],
     },
     parse: names,
@@ -192,15 +192,12 @@ impl AgentSettings {
             return Err(mistake.to_string());
         }
         let in_directory = |name: &str| directory.as_ref().map(|directory| directory.join(name));
-        if allow.is_empty() {
-            return Err(missing(&HA_ALLOW.flag));
-        }
+        let peer = required(peer, &PEER.flag)?;
         let config = Config {
             socket: required(socket.or_else(|| in_directory("agent.sock")), &SOCKET.flag)?,
             health_file: required(health_file.or_else(|| in_directory("health")), &HEALTH_FILE.flag)?,
             state: required(state, &STATE.flag)?,
             node: required(node, &NODE_ID.flag)?,
-            peer: required(peer, &PEER.flag)?,
             fencers,
             // Of a port that the system chooses only the server knows, and says it.
             ports: Some(served.port()).filter(|&port| port != 0).into_iter().collect(),
@@ -208,7 +205,8 @@ impl AgentSettings {
             cert: required(cert, &HA_CERT.flag)?,
             key: required(key, &HA_KEY.flag)?,
             authorities: required(authorities, &HA_CA.flag)?,
-            allow,
+            allow: if allow.is_empty() { vec![peer.as_str().to_owned()] } else { allow },
+            peer,
         };
         if config.node == config.peer {
             return Err(format!("{} and {} name the same node", NODE_ID.flag.name, PEER.flag.name));

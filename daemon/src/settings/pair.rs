@@ -61,16 +61,9 @@ impl PairSettings {
             return None;
         }
         let ear = match (listen, agent) {
-            (Some(_), Some(_)) => {
-                reader.mistake(Mistake::Both {
-                    name: reader.given(&HA_AGENT.flag).name(),
-                    other: HA_LISTEN.flag.name,
-                    problem: "with an agent, only the agent listens for the peer",
-                });
-                return None;
-            }
+            // One file of variables is for both; with an agent, only the agent listens.
+            (_, Some(socket)) => Ear::Agent(socket),
             (Some(address), None) => Ear::Server(address),
-            (None, Some(socket)) => Ear::Agent(socket),
             (None, None) => {
                 let missing = vec!["-ha-listen or -ha-agent"];
                 reader.mistake(Mistake::Alone { name: reader.given(&STANDBY.flag).name(), missing });

@@ -220,7 +220,7 @@ pub(crate) const HA_LISTEN: Setting<Option<ListenAddress>> = Setting {
         variable: "MONOLOCK_HA_LISTEN_ADDRESS",
         default: "",
         value: "ADDRESS",
-        meaning: "where the peer asks, without -ha-agent",
+        meaning: "where the peer asks (the agent, if any)",
         needs: &["-standby"],
     },
     parse: optional,

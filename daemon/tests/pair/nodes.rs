@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -28,6 +28,18 @@ pub(crate) struct Pair {
     /// More flags of each.
     pub(crate) flags: [Vec<String>; 2],
     pub(crate) servers: [Option<Server>; 2],
+    /// Of nodes that have one.
+    agents: [Option<Child>; 2],
+    /// Where each serves clients, if it has an agent: that looks whether anybody listens there.
+    ports: [u16; 2],
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for node in [A, B] {
+            self.kill_agent(node);
+        }
+    }
 }
 
 impl Pair {
@@ -52,7 +64,17 @@ impl Pair {
         let of_pair = PAIRS.fetch_add(1, Ordering::Relaxed);
         let ears = [1, 2]
             .map(|node| SocketAddr::from(([127, process[0] | 1, process[1], of_pair * 4 + node], 7171)));
-        Self { dir, ears, flags: [Vec::new(), Vec::new()], servers: [None, None] }
+        // Below those that the system chooses for others.
+        let first = 10_000 + (std::process::id() * 8 + u32::from(of_pair) * 2) % 20_000;
+        let ports = [first, first + 1].map(|port| u16::try_from(port).expect("below 2^16"));
+        Self {
+            dir,
+            ears,
+            flags: [Vec::new(), Vec::new()],
+            servers: [None, None],
+            agents: [None, None],
+            ports,
+        }
     }
 
     /// Two nodes that run, both closed.
@@ -82,8 +104,51 @@ impl Pair {
         command.args(["-ha-cert", &file(&format!("{name}.pem")), "-ha-key", &file(&format!("{name}.key"))]);
         command.arg("-ha-state").arg(self.state(node));
         command.arg("-admin-listen").arg(format!("unix:{}", file(&format!("{name}.sock"))));
+        if self.agents[node].is_some() {
+            command.args(["-listen", &format!("127.0.0.1:{}", self.ports[node])]);
+            command.arg("-ha-agent").arg(self.path(&format!("{name}.agent")));
+        }
         command.args(&self.flags[node]);
         command
+    }
+
+    /// Starts a node's agent; before the node.
+    pub(crate) fn run_agent(&mut self, node: usize) {
+        let (name, peer) = (NAMES[node], NAMES[1 - node]);
+        let mut command = Command::new(MONOLOCK);
+        command.args(["ha-agent", "-node-id", name, "-ha-listen", &self.ears[node].to_string()]);
+        command.args(["-peer", &format!("{peer}={}", self.ears[1 - node])]);
+        for (flag, file) in [
+            ("-ha-agent", format!("{name}.agent")),
+            ("-health-file", format!("{name}.health")),
+            ("-ha-cert", format!("{name}.pem")),
+            ("-ha-key", format!("{name}.key")),
+            ("-ha-ca", "ca.pem".into()),
+        ] {
+            command.arg(flag).arg(self.path(&file));
+        }
+        command.arg("-ha-state").arg(self.state(node));
+        self.agents[node] = Some(command.spawn().unwrap());
+        let socket = self.path(&format!("{name}.agent"));
+        wait_for("the agent to listen", || socket.exists().then_some(()));
+    }
+
+    /// Ends a node's agent as a crash does.
+    pub(crate) fn kill_agent(&mut self, node: usize) {
+        if let Some(mut agent) = self.agents[node].take() {
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+        }
+    }
+
+    /// Whether keepalived would give this node the address.
+    pub(crate) fn is_healthy(&self, node: usize) -> bool {
+        self.path(&format!("{}.health", NAMES[node])).exists()
+    }
+
+    /// Waits until it would, or would not.
+    pub(crate) fn is_healthy_soon(&self, node: usize, expected: bool) {
+        wait_for(&format!("health {expected}"), || (self.is_healthy(node) == expected).then_some(()));
     }
 
     /// Starts a node.
