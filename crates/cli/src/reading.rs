@@ -140,8 +140,10 @@ impl<'f, S: FlagSet, V: Fn(&str) -> Option<String>> Reader<'f, S, V> {
         let all: Vec<Given> = S::FLAGS.iter().map(|flag| given(flag.name).clone()).collect();
         let is_given = |given: &&Given| given.origin != Origin::Default && given.is_on();
         let alone = all.iter().filter(is_given).filter_map(|alone| {
-            let missing: Vec<&str> =
-                alone.flag.needs.iter().copied().filter(|needed| !given(needed).is_on()).collect();
+            // Another command that shares the setting may do without.
+            let is_here = |needed: &&str| S::FLAGS.iter().any(|flag| flag.name == *needed);
+            let needs = alone.flag.needs.iter().copied().filter(is_here);
+            let missing: Vec<&str> = needs.filter(|needed| !given(needed).is_on()).collect();
             (!missing.is_empty()).then(|| Mistake::Alone { name: alone.name(), missing })
         });
         let alone: Vec<Mistake> = alone.collect();

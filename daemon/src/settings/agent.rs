@@ -4,28 +4,18 @@
 use std::path::PathBuf;
 
 use agent::Config;
-use cli::values::{optional, optional_path};
-use cli::{Flag, FlagSet, Flags, ListenAddress, Reader, Setting};
-use ha::fence::Levels;
-use ha::term::NodeId;
+use cli::values::optional_path;
+use cli::{Flag, FlagSet, Flags, Reader, Setting};
 use logging::{LogFormat, LogLevel};
 
-use super::table::{LISTEN, LOG_FORMAT, LOG_LEVEL};
+use super::table::{
+    FENCER, HA_AGENT, HA_ALLOW, HA_CA, HA_CERT, HA_KEY, HA_LISTEN, HA_STATE, LISTEN, LOG_FORMAT, LOG_LEVEL,
+    NODE_ID, PEER,
+};
 
 /// Where systemd has made a folder for the agent.
 const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 
-pub(crate) const SOCKET: Setting<Option<PathBuf>> = Setting {
-    flag: Flag {
-        name: "-ha-agent",
-        variable: "MONOLOCK_HA_AGENT",
-        default: "",
-        value: "PATH",
-        meaning: "Where the server connects: a Unix socket; without it agent.sock in $RUNTIME_DIRECTORY",
-        needs: &[],
-    },
-    parse: optional_path,
-};
 pub(crate) const HEALTH_FILE: Setting<Option<PathBuf>> = Setting {
     flag: Flag {
         name: "-health-file",
@@ -38,105 +28,6 @@ pub(crate) const HEALTH_FILE: Setting<Option<PathBuf>> = Setting {
     },
     parse: optional_path,
 };
-pub(crate) const STATE: Setting<Option<PathBuf>> = Setting {
-    flag: Flag {
-        name: "-ha-state",
-        variable: "MONOLOCK_HA_STATE",
-        default: "",
-        value: "DIR",
-        meaning: "The state directory of the server",
-        needs: &[],
-    },
-    parse: optional_path,
-};
-pub(crate) const NODE_ID: Setting<Option<NodeId>> = Setting {
-    flag: Flag {
-        name: "-node-id",
-        variable: "MONOLOCK_NODE_ID",
-        default: "",
-        value: "ID",
-        meaning: "The name of this node",
-        needs: &[],
-    },
-    parse: |text| optional_of(text),
-};
-pub(crate) const PEER: Setting<Option<NodeId>> = Setting {
-    flag: Flag {
-        name: "-peer",
-        variable: "MONOLOCK_PEER",
-        default: "",
-        value: "ID=HOST:PORT[,HOST:PORT]",
-        meaning: "The other node, as the server has it; only the name counts here",
-        needs: &[],
-    },
-    parse: |text| optional_of(text.split_once('=').map_or(text, |(id, _)| id)),
-};
-pub(crate) const FENCER: Setting<Levels> = Setting {
-    flag: Flag {
-        name: "-fencer",
-        variable: "MONOLOCK_FENCER",
-        default: "peer",
-        value: "LEVELS",
-        meaning: "How this node fences the other, as the server has it: told to the other one, and not used here",
-        needs: &[],
-    },
-    parse: |text| text.parse().map_err(|problem| format!("{problem}")),
-};
-pub(crate) const HA_LISTEN: Setting<Option<ListenAddress>> = Setting {
-    flag: Flag {
-        name: "-ha-listen",
-        variable: "MONOLOCK_HA_LISTEN_ADDRESS",
-        default: "",
-        value: "ADDRESS",
-        meaning: "Where the other node asks; not the address that moves",
-        needs: &[],
-    },
-    parse: optional,
-};
-pub(crate) const HA_CERT: Setting<Option<PathBuf>> = Setting {
-    flag: Flag {
-        name: "-ha-cert",
-        variable: "MONOLOCK_HA_CERT",
-        default: "",
-        value: "FILE",
-        meaning: "This node's certificate for the other one, PEM: good for a server and for a client",
-        needs: &[],
-    },
-    parse: optional_path,
-};
-pub(crate) const HA_KEY: Setting<Option<PathBuf>> = Setting {
-    flag: Flag {
-        name: "-ha-key",
-        variable: "MONOLOCK_HA_KEY",
-        default: "",
-        value: "FILE",
-        meaning: "Its private key, PEM",
-        needs: &[],
-    },
-    parse: optional_path,
-};
-pub(crate) const HA_CA: Setting<Option<PathBuf>> = Setting {
-    flag: Flag {
-        name: "-ha-ca",
-        variable: "MONOLOCK_HA_CA",
-        default: "",
-        value: "FILE",
-        meaning: "Who vouches for both nodes, PEM",
-        needs: &[],
-    },
-    parse: optional_path,
-};
-pub(crate) const HA_ALLOW: Setting<Vec<String>> = Setting {
-    flag: Flag {
-        name: "-ha-allow",
-        variable: "MONOLOCK_HA_ALLOW",
-        default: "",
-        value: "NAMES",
-        meaning: "The identities that the other node's certificate may have: a,b; without it its name",
-        needs: &[],
-    },
-    parse: names,
-};
 
 /// The flags of `monolock ha-agent`.
 #[derive(Debug, Clone)]
@@ -146,7 +37,7 @@ impl FlagSet for HaAgent {
     const FLAGS: &'static [&'static Flag] = &[
         &NODE_ID.flag,
         &PEER.flag,
-        &STATE.flag,
+        &HA_STATE.flag,
         &HA_LISTEN.flag,
         &HA_CERT.flag,
         &HA_KEY.flag,
@@ -154,7 +45,7 @@ impl FlagSet for HaAgent {
         &HA_ALLOW.flag,
         &FENCER.flag,
         &LISTEN.flag,
-        &SOCKET.flag,
+        &HA_AGENT.flag,
         &HEALTH_FILE.flag,
         &LOG_LEVEL.flag,
         &LOG_FORMAT.flag,
@@ -181,22 +72,22 @@ impl AgentSettings {
     pub(crate) fn read(args: &AgentArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let directory = runtime_directory(variable(RUNTIME_DIRECTORY));
         let mut reader = Reader::new(args, variable);
-        let (node, peer, state) = (reader.read(&NODE_ID), reader.read(&PEER), reader.read(&STATE));
+        let (node, peer, state) = (reader.read(&NODE_ID), reader.read(&PEER), reader.read(&HA_STATE));
         let (listen, cert, key) = (reader.read(&HA_LISTEN), reader.read(&HA_CERT), reader.read(&HA_KEY));
         let (authorities, allow) = (reader.read(&HA_CA), reader.read(&HA_ALLOW));
         let (fencers, served) = (reader.read(&FENCER), reader.read(&LISTEN));
-        let (socket, health_file) = (reader.read(&SOCKET), reader.read(&HEALTH_FILE));
+        let (socket, health_file) = (reader.read(&HA_AGENT), reader.read(&HEALTH_FILE));
         let (log_level, log_format) = (reader.read(&LOG_LEVEL), reader.read(&LOG_FORMAT));
         let (_, mistakes) = reader.finish();
         if let Some(mistake) = mistakes.first() {
             return Err(mistake.to_string());
         }
         let in_directory = |name: &str| directory.as_ref().map(|directory| directory.join(name));
-        let peer = required(peer, &PEER.flag)?;
+        let peer = required(peer, &PEER.flag)?.id;
         let config = Config {
-            socket: required(socket.or_else(|| in_directory("agent.sock")), &SOCKET.flag)?,
+            socket: required(socket.or_else(|| in_directory("agent.sock")), &HA_AGENT.flag)?,
             health_file: required(health_file.or_else(|| in_directory("health")), &HEALTH_FILE.flag)?,
-            state: required(state, &STATE.flag)?,
+            state: required(state, &HA_STATE.flag)?,
             node: required(node, &NODE_ID.flag)?,
             fencers,
             // Of a port that the system chooses only the server knows, and says it.
@@ -227,19 +118,6 @@ fn missing(flag: &Flag) -> String {
 fn runtime_directory(variable: Option<String>) -> Option<PathBuf> {
     let first = variable?.split(':').next().map(PathBuf::from)?;
     Some(first).filter(|directory| directory.is_absolute())
-}
-
-fn optional_of<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Option<T>, String> {
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|problem| format!("{problem}")) }
-}
-
-fn names(text: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    match names.iter().any(String::is_empty) {
-        true if text.is_empty() => Ok(Vec::new()),
-        true => Err("a name is empty".into()),
-        false => Ok(names),
-    }
 }
 
 #[cfg(test)]
@@ -283,10 +161,17 @@ mod tests {
         let whole = [&ALL[..], &paths].concat();
         assert!(read(&whole).is_ok());
         for (index, (variable, _)) in whole.iter().enumerate() {
+            // Without it the other node's name counts.
+            if *variable == "MONOLOCK_HA_ALLOW" {
+                continue;
+            }
             let mut some = whole.clone();
             some.remove(index);
             let problem = read(&some).unwrap_err();
-            assert!(problem.ends_with(&format!("({variable}) is missing")), "{problem}");
+            assert!(
+                problem.contains(&format!("({variable}) is missing")) || problem.contains(" as well"),
+                "{problem}"
+            );
         }
         for (variable, value, says) in [
             ("MONOLOCK_NODE_ID", "-a", "is no node id"),

@@ -14,11 +14,11 @@ use logging::{LogFormat, LogLevel};
 use tls::FileOf;
 
 use crate::checks::Limits;
-pub(crate) use agent::{AgentArgs, AgentSettings, HA_LISTEN};
+pub(crate) use agent::{AgentArgs, AgentSettings};
 pub(crate) use pair::{Ear, PairSettings};
 pub(crate) use table::{
-    ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, HA_CA, HA_CERT, HA_KEY, HA_STATE, IO_TIMEOUT, LISTEN,
-    LOG_FORMAT, LOG_LEVEL, OPS_LISTEN, READY_FAIL_ON, READY_MAX_STALL, SHARDS, Server, TLS_CERT,
+    ACL_FILE, ADMIN_HOST, ADMIN_LISTEN, AUDIT_LOG, HA_CA, HA_CERT, HA_KEY, HA_LISTEN, HA_STATE, IO_TIMEOUT,
+    LISTEN, LOG_FORMAT, LOG_LEVEL, OPS_LISTEN, READY_FAIL_ON, READY_MAX_STALL, SHARDS, Server, TLS_CERT,
     TLS_CLIENT_CA, TLS_KEY, TOKEN_FILE, Table,
 };
 

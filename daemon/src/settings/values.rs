@@ -85,7 +85,7 @@ pub(super) fn node_id(text: &str) -> Result<Option<NodeId>, String> {
 
 /// Names with commas between them; none for an empty text.
 pub(super) fn names(text: &str) -> Result<Vec<String>, String> {
-    let names = text.split(',').filter(|_| !text.is_empty());
+    let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
     names
         .map(|name| if name.is_empty() { Err("a name is empty".into()) } else { Ok(name.to_owned()) })
         .collect()
