@@ -215,8 +215,12 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What differs from the peer's and should not: one word each, for a warning.
+    /// What differs from the peer's and should not: one word each, for a warning. An agent that answers in the
+    /// place of its server knows nothing of that.
     pub fn differences(&self, peer: &Self) -> Vec<&'static str> {
+        if self.configuration.is_empty() || peer.configuration.is_empty() {
+            return Vec::new();
+        }
         let pairs = [
             ("configuration", &self.configuration, &peer.configuration),
             ("authorities", &self.authorities, &peer.authorities),
@@ -235,4 +239,21 @@ pub struct Answer {
     /// What the daemon adds.
     #[serde(flatten)]
     pub facts: Facts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_told_what_they_differ_in_and_nothing_by_an_agent() {
+        let facts = |configuration: &str, acl: &str| Facts {
+            configuration: configuration.into(),
+            acl: acl.into(),
+            ..Facts::default()
+        };
+        assert_eq!(facts("1", "x").differences(&facts("1", "")), ["acl"]);
+        assert_eq!(facts("1", "x").differences(&facts("2", "x")), ["configuration"]);
+        assert_eq!(facts("1", "x").differences(&Facts::default()), [""; 0]);
+    }
 }

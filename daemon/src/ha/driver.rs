@@ -11,7 +11,7 @@ use agent::Link;
 use audit::{NodeEvent, NodeWhat, Recorder};
 use ha::ceiling::{Ceiling, STEP};
 use ha::fence::Fencer;
-use ha::message::{Answer, Facts, Request, Said};
+use ha::message::{Answer, Ask, Facts, Request, Said};
 use ha::pair::{
     Action, Audit, Command, CommandId, Event, Outcome, Pair, Reason, RequestId, Setup, Status, Warning,
 };
@@ -121,6 +121,8 @@ pub(super) struct Driver {
     requests: HashMap<RequestId, oneshot::Sender<Answer>>,
     next_id: u64,
     fences: Vec<(Term, AbortHandle)>,
+    /// When the fence level that runs was asked.
+    asked: Option<Instant>,
     ready: bool,
     /// The last token before the ceiling was wanted higher.
     last_token: Token,
@@ -160,6 +162,7 @@ impl Driver {
             requests: HashMap::new(),
             next_id: 0,
             fences: Vec::new(),
+            asked: None,
             ready: true,
         };
         (driver, is_seen)
@@ -251,9 +254,17 @@ impl Driver {
                     self.parts.tokens.raise_ceiling(Token(ceiling.0));
                     self.parts.wakers.wake();
                 }
-                Action::Ask(request) => self.ask(request),
+                Action::Ask(request) => {
+                    if matches!(request.ask, Ask::Close { .. }) {
+                        self.asked = Some(Instant::now());
+                    }
+                    self.ask(request);
+                }
                 Action::Answer(id, said) => self.answer(id, *said),
-                Action::Fence { term, level, device } => self.fence(term, level, device),
+                Action::Fence { term, level, device } => {
+                    self.asked = Some(Instant::now());
+                    self.fence(term, level, device);
+                }
                 Action::CancelFence(of) => self.fences.retain(|(term, fence)| {
                     let is_over = *term == of;
                     if is_over {
@@ -397,7 +408,8 @@ impl Driver {
             }
             Audit::Demoted { term, by } => (NodeWhat::Demoted, term, word(&by), "closed".into()),
             Audit::Fence { term, level, confirmed } => {
-                self.parts.metrics.fenced(level, confirmed);
+                let took = self.asked.map(|asked| asked.elapsed());
+                self.parts.metrics.fenced(level, confirmed, took);
                 let result = if confirmed { "confirmed" } else { "not confirmed" };
                 (NodeWhat::Fence, Some(term), format!("level {level}"), result.into())
             }

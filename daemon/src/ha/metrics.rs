@@ -1,6 +1,8 @@
 //! What is counted of a node: for `/metrics`, which reads it from another thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ha::pair::Role;
 
@@ -8,6 +10,9 @@ use super::driver::Seen;
 
 /// Fence levels that are told apart; a further one counts as the last.
 pub(crate) const LEVELS_MAX: usize = 8;
+
+/// Fence times that are kept for the next scrape.
+const FENCE_TIMES_MAX: usize = 1000;
 
 /// What a node became.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub(crate) struct HaMetrics {
     became_standby: AtomicU64,
     /// By level, and then: not confirmed, confirmed.
     fences: [[AtomicU64; 2]; LEVELS_MAX],
+    /// How long fence levels took that nobody has read yet, in seconds.
+    fence_times: Mutex<Vec<f64>>,
     warnings: AtomicU64,
     /// By how many ns the peer's wall clock is ahead; as i64.
     clock_offset_ns: AtomicU64,
@@ -54,7 +61,12 @@ impl HaMetrics {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn fenced(&self, level: usize, confirmed: bool) {
+    pub(super) fn fenced(&self, level: usize, confirmed: bool, took: Option<Duration>) {
+        let mut times = self.fence_times.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without anybody who scrapes there is no end to it.
+        if let Some(took) = took.filter(|_| times.len() < FENCE_TIMES_MAX) {
+            times.push(took.as_secs_f64());
+        }
         let level = level.min(LEVELS_MAX - 1);
         self.fences[level][usize::from(confirmed)].fetch_add(1, Ordering::Relaxed);
     }
@@ -100,6 +112,11 @@ impl HaMetrics {
 
     pub(crate) fn fences(&self, level: usize, confirmed: bool) -> u64 {
         self.fences[level][usize::from(confirmed)].load(Ordering::Relaxed)
+    }
+
+    /// Those that came since the last call.
+    pub(crate) fn take_fence_times(&self) -> Vec<f64> {
+        std::mem::take(&mut *self.fence_times.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn warnings(&self) -> u64 {

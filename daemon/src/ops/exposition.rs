@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use locks::{Reason, TokenSource};
-use metrics::{Counter, Gauge, Key, KeyName, Label, Level as Verbosity, Metadata, Recorder};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level as Verbosity, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 use protocol::ErrorCode;
@@ -300,6 +300,16 @@ pub(super) fn register_gauge(
 ) -> Gauge {
     recorder.describe_gauge(KeyName::from_const_str(name), None, help.into());
     recorder.register_gauge(&Key::from_parts(name, labels), &METADATA)
+}
+
+/// For what happens seldom: samples are kept one by one.
+pub(super) fn register_summary(
+    recorder: &PrometheusRecorder,
+    name: &'static str,
+    help: &'static str,
+) -> Histogram {
+    recorder.describe_histogram(KeyName::from_const_str(name), None, help.into());
+    recorder.register_histogram(&Key::from_static_name(name), &METADATA)
 }
 
 fn register_releases(recorder: &PrometheusRecorder, reason: Reason) -> Counter {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use metrics::{Counter, Gauge, Label};
+use metrics::{Counter, Gauge, Histogram, Label};
 use metrics_exporter_prometheus::PrometheusRecorder;
 
-use super::exposition::{Sources, register_counter, register_gauge};
+use super::exposition::{Sources, register_counter, register_gauge, register_summary};
 use crate::ha::{HaMetrics, LEVELS_MAX, ROLES, Transition};
 
 /// A second has so many tokens.
@@ -27,6 +27,7 @@ struct PairSeries {
     peer_clock: Gauge,
     transitions: Vec<(Transition, Counter)>,
     fences: Vec<(usize, bool, Counter)>,
+    fence_seconds: Histogram,
     warnings: Counter,
 }
 
@@ -94,6 +95,11 @@ impl PairSeries {
                 .map(transition)
                 .into(),
             fences: (0..LEVELS_MAX).flat_map(fence).collect(),
+            fence_seconds: register_summary(
+                recorder,
+                "monolock_ha_fence_seconds",
+                "How long a fence level took, from when it was asked.",
+            ),
             warnings: register_counter(
                 recorder,
                 "monolock_ha_warnings_total",
@@ -116,6 +122,7 @@ impl PairSeries {
         for (level, confirmed, counter) in &self.fences {
             counter.absolute(self.metrics.fences(*level, *confirmed));
         }
+        self.metrics.take_fence_times().into_iter().for_each(|seconds| self.fence_seconds.record(seconds));
         self.warnings.absolute(self.metrics.warnings());
     }
 }
