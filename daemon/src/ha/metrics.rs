@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ha::pair::Role;
 
-use super::driver::Seen;
+use super::seen::Seen;
 
 /// Fence levels that are told apart; a further one counts as the last.
 pub(crate) const LEVELS_MAX: usize = 8;

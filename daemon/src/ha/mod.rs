@@ -6,6 +6,7 @@ mod driver;
 mod facts;
 mod fencers;
 mod metrics;
+mod seen;
 mod state;
 
 use std::net::{IpAddr, TcpListener};
@@ -28,10 +29,10 @@ use tls::Mutual;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-pub(crate) use driver::Seen;
 use driver::{Driver, Order, Parts};
 use facts::FactsSource;
 pub(crate) use metrics::{HaMetrics, LEVELS_MAX, ROLES, Transition};
+pub(crate) use seen::Seen;
 use state::StateDir;
 pub(crate) use state::StateError;
 

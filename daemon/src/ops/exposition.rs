@@ -1,46 +1,21 @@
 //! From published numbers to the Prometheus text format.
 
-use std::sync::Arc;
-
-use locks::{Reason, TokenSource};
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level as Verbosity, Metadata, Recorder};
+use locks::Reason;
+use metrics::{Counter, Gauge, Label};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 use protocol::ErrorCode;
 
-use super::Look;
 use super::histogram::write_histograms;
 use super::node::NodeSeries;
-use super::vitals::Reports;
-use crate::addresses;
-use crate::capacity::Capacity;
+use super::register::{register_counter, register_gauge};
+use super::sources::Sources;
+use super::watch::Look;
 use crate::checks::Check;
-use crate::gate::Gate;
-use crate::ha::HaMetrics;
 use crate::metrics::cells::Cells;
 use crate::metrics::names::{CODES, Count, Level};
-use crate::metrics::{IntakeCounters, Published};
-use crate::reload::{Part, ReloadStatus};
+use crate::reload::Part;
 use audit::Standing;
-
-const METADATA: Metadata<'static> = Metadata::new("monolock", Verbosity::INFO, None);
-
-/// Where the numbers come from.
-#[derive(Debug, Clone)]
-pub(crate) struct Sources {
-    pub(crate) shards: Vec<Arc<Published>>,
-    pub(crate) intake: Arc<IntakeCounters>,
-    pub(crate) reloads: Arc<ReloadStatus>,
-    pub(crate) tokens: Option<Arc<TokenSource>>,
-    pub(crate) addresses: addresses::Shared,
-    /// One of two nodes; none without a standby.
-    pub(crate) node: Option<Arc<HaMetrics>>,
-    /// None without an audit log.
-    pub(crate) audit: Option<Standing>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) capacity: Arc<Capacity>,
-    pub(crate) reports: Reports,
-}
 
 /// A counter of the whole process, without labels.
 struct Total {
@@ -282,36 +257,6 @@ impl Exposition {
     }
 }
 
-pub(super) fn register_counter(
-    recorder: &PrometheusRecorder,
-    name: &'static str,
-    help: &'static str,
-    labels: Vec<Label>,
-) -> Counter {
-    recorder.describe_counter(KeyName::from_const_str(name), None, help.into());
-    recorder.register_counter(&Key::from_parts(name, labels), &METADATA)
-}
-
-pub(super) fn register_gauge(
-    recorder: &PrometheusRecorder,
-    name: &'static str,
-    help: &'static str,
-    labels: Vec<Label>,
-) -> Gauge {
-    recorder.describe_gauge(KeyName::from_const_str(name), None, help.into());
-    recorder.register_gauge(&Key::from_parts(name, labels), &METADATA)
-}
-
-/// For what happens seldom: samples are kept one by one.
-pub(super) fn register_summary(
-    recorder: &PrometheusRecorder,
-    name: &'static str,
-    help: &'static str,
-) -> Histogram {
-    recorder.describe_histogram(KeyName::from_const_str(name), None, help.into());
-    recorder.register_histogram(&Key::from_static_name(name), &METADATA)
-}
-
 fn register_releases(recorder: &PrometheusRecorder, reason: Reason) -> Counter {
     let labels = vec![Label::new("reason", reason.as_str())];
     register_counter(recorder, "monolock_releases_total", "Ownerships that ended, by reason.", labels)
@@ -355,33 +300,18 @@ fn register_build_info(recorder: &PrometheusRecorder) {
 }
 
 #[cfg(test)]
-impl Sources {
-    /// Without shards, with room for eight connections.
-    pub(super) fn of_a_test() -> Self {
-        Self {
-            shards: Vec::new(),
-            intake: Arc::default(),
-            reloads: Arc::default(),
-            audit: None,
-            tokens: None,
-            addresses: Arc::default(),
-            node: None,
-            gate: Arc::new(Gate::standalone(1)),
-            capacity: Capacity::new(88, 0).unwrap(),
-            reports: Reports::default(),
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use locks::Counts;
 
     use super::*;
+    use crate::metrics::Published;
     use crate::metrics::{ShardCounters, TurnTimes};
-    use crate::ops::readiness::Phase;
+    use crate::ops::phase::Phase;
+    use crate::ops::sources::Ceiling;
+    use crate::ops::sources::Reports;
     use crate::ops::tests::ready_settings;
-    use crate::ops::vitals::Ceiling;
     use crate::ops::watch::Watch;
 
     const NOW_NS: u64 = 1_000_000_000_000;

@@ -3,7 +3,10 @@
 mod exposition;
 mod histogram;
 mod node;
+mod phase;
 mod readiness;
+mod register;
+mod sources;
 mod vitals;
 mod watch;
 mod window;
@@ -23,12 +26,12 @@ use tokio::task::JoinHandle;
 use crate::gate::Gate;
 use crate::settings::ReadySettings;
 use exposition::Exposition;
-pub(crate) use exposition::Sources;
 use httpd::{Listener, Service};
-use readiness::{Lifecycle, Phase, closed};
+use phase::{Lifecycle, Phase};
+use readiness::closed;
+pub(crate) use sources::{Ceiling, Reports, Sources, Tell};
 use threads::Workers;
 use tokio::time::{MissedTickBehavior, interval};
-pub(crate) use vitals::{Ceiling, Reports, Tell};
 use watch::{LOOK_INTERVAL, Look, Watch};
 
 /// The text format of Prometheus.

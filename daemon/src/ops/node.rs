@@ -5,7 +5,8 @@ use std::sync::Arc;
 use metrics::{Counter, Gauge, Histogram, Label};
 use metrics_exporter_prometheus::PrometheusRecorder;
 
-use super::exposition::{Sources, register_counter, register_gauge, register_summary};
+use super::register::{register_counter, register_gauge, register_summary};
+use super::sources::Sources;
 use crate::ha::{HaMetrics, LEVELS_MAX, ROLES, Transition};
 
 /// A second has so many tokens.

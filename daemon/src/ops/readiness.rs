@@ -1,9 +1,10 @@
 //! Whether this instance should receive traffic, judged from what others published.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use super::vitals::{Audit, Ceiling, Vitals};
+use super::phase::Phase;
+use super::sources::Ceiling;
+use super::vitals::{Audit, Vitals};
 use crate::checks::{CHECKS, Check};
 use crate::settings::ReadySettings;
 
@@ -27,32 +28,6 @@ const CATCH_UP_NS: u64 = 250_000_000;
 const CATCH_UP_INTERVAL_NS: u64 = 5_000_000_000;
 
 const NS_PER_MS: u64 = 1_000_000;
-
-/// Where the process stands in its life. Never goes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Starting,
-    Serving,
-    ShuttingDown,
-}
-
-/// The phase, for one writer and many readers.
-#[derive(Debug, Default)]
-pub(super) struct Lifecycle(AtomicU8);
-
-impl Lifecycle {
-    pub(super) fn advance(&self, phase: Phase) {
-        self.0.fetch_max(phase as u8, Ordering::Relaxed);
-    }
-
-    pub(super) fn phase(&self) -> Phase {
-        match self.0.load(Ordering::Relaxed) {
-            0 => Phase::Starting,
-            1 => Phase::Serving,
-            _ => Phase::ShuttingDown,
-        }
-    }
-}
 
 /// Why the gate lets nobody through; `None` while it is open.
 pub(super) fn closed(phase: Phase, gate: locks::Gate) -> Option<&'static str> {
@@ -310,6 +285,7 @@ fn ms(ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::checks::Limits;
+    use crate::ops::phase::Lifecycle;
     use crate::ops::tests::ready_settings;
     use crate::ops::vitals::Places;
 

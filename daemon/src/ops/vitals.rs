@@ -1,23 +1,11 @@
 //! The values that readiness is judged by, read in one moment from what others published; `/metrics` exports
 //! them as they are.
 
-use std::fmt;
-use std::sync::Arc;
-
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::exposition::Sources;
-use super::readiness::Phase;
+use super::phase::Phase;
+use super::sources::{Ceiling, Sources};
 use crate::clock;
-
-/// How the token ceiling stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ceiling {
-    /// The largest token that may be issued.
-    pub(crate) token: u64,
-    /// A claim waits because of it.
-    pub(crate) reached: bool,
-}
 
 /// How the audit log stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,36 +45,6 @@ pub(super) struct Vitals {
     pub(super) clock_synchronised: Option<bool>,
     pub(super) isolated: Option<bool>,
     pub(super) audit: Option<Audit>,
-}
-
-/// Tells one value as of now. Called on the control thread, often: it must not wait.
-pub(crate) type Tell<T> = Arc<dyn Fn() -> T + Send + Sync>;
-
-/// What parts tell of themselves that a server need not have.
-#[derive(Clone, Default)]
-pub(crate) struct Reports {
-    pub(crate) ceiling: Option<Tell<Ceiling>>,
-    /// Whether the agent is connected.
-    pub(crate) agent: Option<Tell<bool>>,
-    /// Whether this node wants to be active, and may not yet.
-    pub(crate) fence: Option<Tell<bool>>,
-    /// Whether the address is to leave for the peer.
-    pub(crate) gives_address: Option<Tell<bool>>,
-    /// Whether no other host is heard any more.
-    pub(crate) isolated: Option<Tell<bool>>,
-}
-
-impl fmt::Debug for Reports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ceiling, agent, fence, gives_address, isolated } = self;
-        f.debug_struct("Reports")
-            .field("ceiling", &ceiling.is_some())
-            .field("agent", &agent.is_some())
-            .field("fence", &fence.is_some())
-            .field("gives_address", &gives_address.is_some())
-            .field("isolated", &isolated.is_some())
-            .finish()
-    }
 }
 
 impl Vitals {

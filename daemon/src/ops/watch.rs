@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::exposition::Sources;
-use super::readiness::{Judge, Phase, Verdict};
+use super::phase::Phase;
+use super::readiness::{Judge, Verdict};
+use super::sources::Sources;
 use super::vitals::Vitals;
 use super::window::Window;
 use crate::clock;

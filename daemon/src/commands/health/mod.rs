@@ -17,9 +17,6 @@ use crate::checks::Limits;
 use judge::{Verdict, judge};
 use url::Url;
 
-/// What the server says is read up to here: `/metrics` of a server with a thousand shards twice over.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
-
 /// Of the time, what is kept for the way out: saying why, and the process's end.
 const WAY_OUT: Duration = Duration::from_millis(20);
 
