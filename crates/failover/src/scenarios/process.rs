@@ -1,0 +1,102 @@
+//! What happens to a server's process.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+use super::{active, measured, now, taken_over};
+use crate::lab::Lab;
+use crate::report::Run;
+
+const LIMIT: Duration = Duration::from_secs(15);
+
+pub(super) fn killed_at_customers(lab: &mut Lab) -> Result<Run> {
+    killed(lab)
+}
+
+pub(super) fn killed(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    let from_ns = now();
+    lab.kill_server(node)?;
+    taken_over(lab, from_ns, LIMIT)
+}
+
+pub(super) fn killed_with_power(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    let run = killed(lab);
+    // The command has cut the whole host off.
+    lab.reap(node)?;
+    lab.boot(node)?;
+    run
+}
+
+pub(super) fn stopped(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    let from_ns = now();
+    lab.signal_server(node, Signal::SIGSTOP)?;
+    let run = taken_over(lab, from_ns, LIMIT);
+    // An agent has killed it; without one it goes on here.
+    let _ = lab.signal_server(node, Signal::SIGCONT);
+    run
+}
+
+/// Stops one thread of the server, as a debugger does: it holds locks, and answers nobody.
+pub(super) fn shard_hangs(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    let thread = shard(lab.server_pid(node)?)?;
+    ptrace::seize(thread, ptrace::Options::empty())?;
+    let from_ns = now();
+    ptrace::interrupt(thread)?;
+    let run = taken_over(lab, from_ns, LIMIT);
+    // It may have been killed; a killed process is reaped by its tracer's child list as usual.
+    let _ = waitpid(thread, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
+    let _ = ptrace::detach(thread, None);
+    run
+}
+
+fn shard(process: u32) -> Result<Pid> {
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        let path = task?.path();
+        if fs::read_to_string(path.join("comm"))?.starts_with("shard") {
+            let number = path.file_name().and_then(|name| name.to_str()).context("a thread's number")?;
+            return Ok(Pid::from_raw(number.parse()?));
+        }
+    }
+    anyhow::bail!("no shard's thread")
+}
+
+pub(super) fn both_rebooted(lab: &mut Lab) -> Result<Run> {
+    let from_ns = now();
+    lab.power_off(0)?;
+    lab.power_off(1)?;
+    lab.boot(0)?;
+    lab.boot(1)?;
+    taken_over(lab, from_ns, LIMIT)
+}
+
+pub(super) fn restarted_at_once(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    let from_ns = now();
+    lab.kill_server(node)?;
+    lab.start_server(node)?;
+    taken_over(lab, from_ns, LIMIT)
+}
+
+pub(super) fn restarted_alone(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    lab.power_off(1 - node)?;
+    thread::sleep(Duration::from_millis(500));
+    let from_ns = now();
+    lab.kill_server(node)?;
+    lab.start_server(node)?;
+    let run = taken_over(lab, from_ns, LIMIT);
+    lab.boot(1 - node)?;
+    run?;
+    measured(lab, from_ns)
+}
