@@ -264,6 +264,10 @@ impl Lab {
     /// Starts keepalived on a node.
     pub fn start_keepalived(&mut self, node: usize) -> Result<()> {
         let path = |name| self.word(node, name);
+        // The one before may not have been reaped yet, and then counts as running.
+        for name in ["keepalived.pid", "vrrp.pid"] {
+            let _ = fs::remove_file(path(name));
+        }
         let mut words: Vec<String> = ["/usr/sbin/keepalived", "-n", "-l", "-D", "-P"].map(str::to_owned).into();
         words.extend(["-f".into(), path("keepalived.conf"), "-p".into(), path("keepalived.pid")]);
         words.extend(["-r".into(), path("vrrp.pid")]);

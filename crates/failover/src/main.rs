@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -77,14 +78,14 @@ fn run(args: &Args) -> Result<bool> {
     println!("{HEAD}");
     let is_fine = Mutex::new(true);
     thread::scope(|scope| {
-        for lab in 0..args.labs {
+        for _ in 0..args.labs {
             let (queue, program, is_fine) = (&queue, &program, &is_fine);
             scope.spawn(move || {
                 let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 while let Some(scenario) = next() {
                     let plan =
                         Plan { kind: scenario.kind, power: scenario.power, program: program.clone(), agent };
-                    if !figures(args, lab, scenario, plan, times) {
+                    if !figures(args, scenario, plan, times) {
                         *is_fine.lock().unwrap_or_else(PoisonError::into_inner) = false;
                     }
                 }
@@ -95,13 +96,14 @@ fn run(args: &Args) -> Result<bool> {
 }
 
 /// Runs a scenario, prints its line, and says whether all was right.
-fn figures(args: &Args, lab: usize, scenario: &Scenario, plan: Plan, times: usize) -> bool {
+fn figures(args: &Args, scenario: &Scenario, plan: Plan, times: usize) -> bool {
     let name = scenario.name;
     if scenario.agent && !plan.agent {
         println!("| {name} | 0 | this program has no agent | | | | |");
         return true;
     }
-    let tag = format!("mlf{}-{lab}", std::process::id());
+    static LABS: AtomicUsize = AtomicUsize::new(0);
+    let tag = format!("mlf{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
     let mut runs: Vec<Run> = Vec::new();
     let result = Lab::start(&tag, plan).and_then(|mut lab| {
         if args.keep {
