@@ -11,7 +11,7 @@ use client::{CancellationToken, Client, Config, Grant, boottime_ns};
 
 use crate::bare;
 use crate::history::{Answer, By, History};
-use crate::net::{ADDRESS, Net, Place};
+use crate::net::{Net, Place};
 
 /// Short enough that heartbeats are many.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -65,11 +65,6 @@ impl Crowd {
         (0..OURS).for_each(|number| start(ours, 200 + number / 2));
         let Around { history, ends, cancel, .. } = around;
         Ok(Self { history, ends, cancel, threads })
-    }
-
-    /// The address as clients have it.
-    pub fn address() -> SocketAddr {
-        SocketAddr::new(ADDRESS.parse().expect("an address"), 7070)
     }
 }
 

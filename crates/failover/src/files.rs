@@ -7,6 +7,8 @@ pub(crate) const CUSTOMERS: &str = include_str!("../../../deploy/keepalived/cust
 pub(crate) const OURS: &str = include_str!("../../../deploy/keepalived/keepalived.conf");
 pub(crate) const NOTIFY: &str = include_str!("../../../deploy/keepalived/monolock-notify");
 pub(crate) const DROP_IN: &str = include_str!("../../../deploy/keepalived/keepalived.service.d/monolock.conf");
+/// The proxy's.
+pub(crate) const PROXY: &str = include_str!("../../../deploy/haproxy/haproxy.cfg");
 
 /// A file as the node has it. `programs` has `monolock` and `monolock-notify`.
 pub(crate) fn at_node(text: &str, run: &Path, programs: &Path, priority: u32) -> String {

@@ -1,6 +1,7 @@
 //! One lab: two nodes with their servers and keepalived, clients, and what is done to them.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -19,7 +20,7 @@ use crate::bare;
 use crate::crowd::Crowd;
 use crate::files;
 use crate::history::{Issuers, Life, Seen, judge};
-use crate::net::{ADDRESS, Net, Place};
+use crate::net::{ADDRESS, Net, PROXY, Place};
 use crate::standin::StandIn;
 
 /// The nodes' names, and their places in arrays.
@@ -35,6 +36,8 @@ pub enum Kind {
     Customers,
     /// Ours.
     Ours,
+    /// Ours without keepalived: a proxy follows the open node, and a person promotes.
+    Proxy,
 }
 
 /// How a lab is set up.
@@ -70,6 +73,7 @@ pub struct Lab {
     pub net: Arc<Net>,
     plan: Plan,
     dir: PathBuf,
+    proxy: Option<Child>,
     keeps_files: bool,
 }
 
@@ -81,15 +85,46 @@ impl Lab {
         fs::create_dir_all(&dir)?;
         let net = Arc::new(Net::new(tag)?);
         let mut lab =
-            Self { hosts: Default::default(), crowd: None, net, plan, dir, keeps_files: false };
+            Self { hosts: Default::default(), crowd: None, net, plan, dir, proxy: None, keeps_files: false };
         lab.write_files()?;
         for node in [0, 1] {
             lab.boot(node)?;
         }
+        if lab.plan.kind == Kind::Proxy {
+            lab.start_proxy()?;
+            lab.wait("a promotion", |lab| lab.operate(0, &["promote"]).is_ok_and(|(status, _)| status == 0))?;
+        }
         lab.wait("an active node", |lab| lab.active().is_some())?;
-        lab.crowd = Some(Crowd::start(&lab.net, Crowd::address())?);
+        lab.crowd = Some(Crowd::start(&lab.net, lab.address())?);
         lab.settle()?;
         Ok(lab)
+    }
+
+    /// The address as clients have it.
+    pub fn address(&self) -> SocketAddr {
+        let address = if self.plan.kind == Kind::Proxy { PROXY } else { ADDRESS };
+        SocketAddr::new(address.parse().expect("an address"), 7070)
+    }
+
+    /// Where the program under test is.
+    pub fn program(&self) -> &Path {
+        &self.plan.program
+    }
+
+    fn start_proxy(&mut self) -> Result<()> {
+        self.net.ip(Place::Clients, &format!("addr add {PROXY}/24 dev eth0"))?;
+        let conf = self.dir.join("haproxy.cfg");
+        fs::write(&conf, files::PROXY)?;
+        let log = File::create(self.dir.join("haproxy.log"))?;
+        let proxy = tied(Path::new("/usr/bin/env"), None)?
+            .args(["ip", "netns", "exec", &self.net.name(Place::Clients), "/usr/sbin/haproxy", "-db", "-f"])
+            .arg(conf)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        self.proxy = Some(proxy);
+        Ok(())
     }
 
     fn write_files(&self) -> Result<()> {
@@ -110,7 +145,7 @@ impl Lab {
             std::os::unix::fs::symlink(&self.plan.program, etc.join("monolock"))?;
             let conf = match self.plan.kind {
                 Kind::Customers => files::CUSTOMERS,
-                Kind::Ours => files::OURS,
+                Kind::Ours | Kind::Proxy => files::OURS,
             };
             let at_node = |text| files::at_node(text, &run, &etc, if node == 0 { 100 } else { 90 });
             fs::write(etc.join("keepalived.conf"), at_node(conf))?;
@@ -238,7 +273,7 @@ impl Lab {
     /// Starts the server of a node.
     pub fn start_server(&mut self, node: usize) -> Result<()> {
         let mut words = vec![self.word(node, "monolock"), "serve".into()];
-        if self.plan.kind == Kind::Ours {
+        if self.plan.kind != Kind::Customers {
             words.extend(self.pair_words(node));
             words.extend(["--standby".into(), "--fence-timeout".into(), "5s".into()]);
             words.extend(if self.plan.agent {
@@ -250,7 +285,8 @@ impl Lab {
             words.extend(["--listen".into(), "0.0.0.0:7070".into()]);
         }
         let audit = self.audit(node, self.hosts[node].lives).display().to_string();
-        words.extend(["--ops-listen", "127.0.0.1:9090", "--shards", "2", "--audit-log", &audit].map(str::to_owned));
+        // Of the hosts' network alone, where the proxy asks.
+        words.extend(["--ops-listen", "0.0.0.0:9090", "--shards", "2", "--audit-log", &audit].map(str::to_owned));
         words.extend(["--admin-listen".into(), self.admin(node)]);
         let server = self.spawn(node, "server", &words)?;
         if let Some(standin) = &self.hosts[node].standin {
@@ -263,6 +299,9 @@ impl Lab {
 
     /// Starts keepalived on a node.
     pub fn start_keepalived(&mut self, node: usize) -> Result<()> {
+        if self.plan.kind == Kind::Proxy {
+            return Ok(());
+        }
         let path = |name| self.word(node, name);
         // The one before may not have been reaped yet, and then counts as running.
         for name in ["keepalived.pid", "vrrp.pid"] {
@@ -361,9 +400,9 @@ impl Lab {
         (0..2).find(|&node| {
             let open = match self.plan.kind {
                 Kind::Customers => self.hosts[node].server.is_some(),
-                Kind::Ours => self.status(node).is_some_and(|status| status.gate == "open"),
+                _ => self.status(node).is_some_and(|status| status.gate == "open"),
             };
-            open && self.net.has_address(node)
+            open && (self.plan.kind == Kind::Proxy || self.net.has_address(node))
         })
     }
 
@@ -418,6 +457,7 @@ impl Lab {
         };
         let serves = self.serves();
         match self.plan.kind {
+            Kind::Proxy => serves && known(0) && known(1),
             Kind::Ours => serves && known(0) && known(1) && !self.net.has_address(1 - active),
             Kind::Customers => serves && !self.net.has_address(1 - active),
         }
@@ -430,10 +470,10 @@ impl Lab {
 
     /// A claim of the clients' host that nobody keeps alive.
     pub fn idle_claim(&self, name: &str) -> Result<bare::Claim> {
-        let (net, name) = (Arc::clone(&self.net), name.to_owned());
+        let (net, name, address) = (Arc::clone(&self.net), name.to_owned(), self.address());
         let thread = thread::spawn(move || {
             net.enter(Place::Clients)?;
-            bare::acquire(Crowd::address(), &name, Duration::from_secs(60))
+            bare::acquire(address, &name, Duration::from_secs(60))
                 .map_err(|failed| anyhow::anyhow!("a claim failed: {failed:?}"))
         });
         thread.join().map_err(|_| anyhow::anyhow!("the thread has panicked"))?
@@ -535,6 +575,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         self.crowd = None;
+        let _ = end(&mut self.proxy);
         for node in [0, 1] {
             self.net.kill_all(Place::Host(node));
             let _ = self.reap(node);

@@ -12,5 +12,6 @@ pub mod history;
 pub mod lab;
 pub mod net;
 pub mod report;
+mod returns;
 pub mod scenarios;
 mod standin;

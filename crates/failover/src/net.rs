@@ -13,6 +13,9 @@ use nix::unistd::Pid;
 /// The address that moves.
 pub const ADDRESS: &str = "10.0.0.10";
 
+/// Where the proxy listens.
+pub const PROXY: &str = "10.0.0.20";
+
 /// A namespace of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {

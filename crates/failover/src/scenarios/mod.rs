@@ -1,6 +1,7 @@
 //! What happens, and what must come of it.
 
 mod address;
+mod clients;
 mod fences;
 mod process;
 
@@ -52,6 +53,10 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "active restarted at once", kind: Kind::Ours, power: false, agent: false, limit: ms(3000), run: process::restarted_at_once },
     Scenario { name: "active restarted while the standby is down", kind: Kind::Ours, power: false, agent: false, limit: ms(6000), run: process::restarted_alone },
     Scenario { name: "every fence fails, then by force", kind: Kind::Ours, power: true, agent: false, limit: None, run: fences::none },
+    Scenario { name: "promotion by hand, behind HAProxy", kind: Kind::Proxy, power: false, agent: false, limit: ms(1500), run: clients::promoted_behind_proxy },
+    Scenario { name: "host off, promotion by hand, behind HAProxy", kind: Kind::Proxy, power: true, agent: false, limit: ms(4000), run: clients::host_off_behind_proxy },
+    Scenario { name: "an operator's drill", kind: Kind::Ours, power: false, agent: false, limit: None, run: clients::drill },
+    Scenario { name: "2000 clients return, 200 have come already", kind: Kind::Ours, power: false, agent: false, limit: None, run: clients::returns },
 ];
 
 /// Clients are served by another server than before: how long nobody was, and what the fence was.

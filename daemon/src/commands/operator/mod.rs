@@ -4,6 +4,7 @@
 //! problem, in `fail`, and JSON where it is written.
 
 mod act;
+mod drill;
 mod inspect;
 mod locks;
 mod node;

@@ -6,6 +6,7 @@ use admin_api::{Client, Commanded, NodeStatus};
 use clap::{Args, Subcommand};
 use logging::escape::escaped;
 
+use super::drill::{self, DrillArgs};
 use super::problem::Problem;
 use super::{AdminArgs, output};
 
@@ -79,7 +80,7 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// Keeps this node as it is, for work on the pair.
+/// Keeps this node as it is, for work on the pair, or measures a failover.
 #[derive(Debug, Args)]
 pub(crate) struct HaArgs {
     #[command(subcommand)]
@@ -95,6 +96,7 @@ enum HaCommand {
     /// Ends a hold.
     #[command(after_help = HELP)]
     Unhold(AdminArgs),
+    Drill(DrillArgs),
 }
 
 impl PromoteArgs {
@@ -131,6 +133,7 @@ pub(super) async fn ha(args: &HaArgs) -> Result<u8, Problem> {
     match &args.command {
         HaCommand::Hold(admin) => command(admin, "hold").await,
         HaCommand::Unhold(admin) => command(admin, "unhold").await,
+        HaCommand::Drill(args) => drill::drill(args).await,
     }
 }
 
