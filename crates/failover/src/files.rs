@@ -6,7 +6,8 @@ use std::path::Path;
 pub(crate) const CUSTOMERS: &str = include_str!("../../../deploy/keepalived/customer.conf");
 pub(crate) const OURS: &str = include_str!("../../../deploy/keepalived/keepalived.conf");
 pub(crate) const NOTIFY: &str = include_str!("../../../deploy/keepalived/monolock-notify");
-pub(crate) const DROP_IN: &str = include_str!("../../../deploy/keepalived/keepalived.service.d/monolock.conf");
+pub(crate) const DROP_IN: &str =
+    include_str!("../../../deploy/keepalived/keepalived.service.d/monolock.conf");
 /// The proxy's.
 pub(crate) const PROXY: &str = include_str!("../../../deploy/haproxy/haproxy.cfg");
 

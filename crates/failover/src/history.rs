@@ -142,10 +142,9 @@ fn two_at_once(answers: &[Answer], issuers: &Issuers) -> Vec<String> {
     for (from_ns, to_ns, token) in spans.into_values().filter(|(from_ns, to_ns, _)| from_ns < to_ns) {
         let Some(issuer) = issuers.get(&token) else { continue };
         let first = by_read.partition_point(|answer| answer.read_ns < from_ns);
-        let other = by_read[first..]
-            .iter()
-            .take_while(|answer| answer.read_ns <= to_ns)
-            .find(|answer| answer.sent_ns >= from_ns && issuers.get(&answer.token).is_some_and(|by| by != issuer));
+        let other = by_read[first..].iter().take_while(|answer| answer.read_ns <= to_ns).find(|answer| {
+            answer.sent_ns >= from_ns && issuers.get(&answer.token).is_some_and(|by| by != issuer)
+        });
         if let Some(other) = other {
             found.push(format!(
                 "token {token} was confirmed by server {issuer:?} before and after server {:?} confirmed token {}",

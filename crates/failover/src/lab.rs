@@ -133,7 +133,8 @@ impl Lab {
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         for (node, name) in NAMES.into_iter().enumerate() {
             let (etc, run) = (self.etc(node), self.run(node));
-            for dir in [&etc, &run, &run.join("monolock"), &run.join("monolock-ha-agent"), &etc.join("state")] {
+            for dir in [&etc, &run, &run.join("monolock"), &run.join("monolock-ha-agent"), &etc.join("state")]
+            {
                 fs::create_dir_all(dir)?;
             }
             let key = KeyPair::generate()?;
@@ -196,7 +197,8 @@ impl Lab {
     /// A program on a node, in its boot.
     fn spawn(&self, node: usize, what: &str, words: &[String]) -> Result<Child> {
         let boot = self.etc(node).join(format!("boot-{}", self.hosts[node].boots));
-        let log = File::options().create(true).append(true).open(self.etc(node).join(format!("{what}.log")))?;
+        let log =
+            File::options().create(true).append(true).open(self.etc(node).join(format!("{what}.log")))?;
         tied(Path::new("/usr/bin/env"), None)?
             .args(["ip", "netns", "exec", &self.net.name(Place::Host(node)), "/bin/sh", "-c"])
             .arg("mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"")
@@ -214,7 +216,8 @@ impl Lab {
         self.hosts[node].boots += 1;
         let id: [u8; 16] = std::array::from_fn(|_| fastrand::u8(..));
         let hex: Vec<String> = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let id = [&hex[..4], &hex[4..6], &hex[6..8], &hex[8..10], &hex[10..]].map(|part| part.concat()).join("-");
+        let id =
+            [&hex[..4], &hex[4..6], &hex[6..8], &hex[8..10], &hex[10..]].map(|part| part.concat()).join("-");
         fs::write(self.etc(node).join(format!("boot-{}", self.hosts[node].boots)), id + "\n")?;
         for network in [0, 1] {
             self.net.link(node, network, true)?;
@@ -286,7 +289,9 @@ impl Lab {
         }
         let audit = self.audit(node, self.hosts[node].lives).display().to_string();
         // Of the hosts' network alone, where the proxy asks.
-        words.extend(["--ops-listen", "0.0.0.0:9090", "--shards", "2", "--audit-log", &audit].map(str::to_owned));
+        words.extend(
+            ["--ops-listen", "0.0.0.0:9090", "--shards", "2", "--audit-log", &audit].map(str::to_owned),
+        );
         words.extend(["--admin-listen".into(), self.admin(node)]);
         let server = self.spawn(node, "server", &words)?;
         if let Some(standin) = &self.hosts[node].standin {
@@ -307,7 +312,8 @@ impl Lab {
         for name in ["keepalived.pid", "vrrp.pid"] {
             let _ = fs::remove_file(path(name));
         }
-        let mut words: Vec<String> = ["/usr/sbin/keepalived", "-n", "-l", "-D", "-P"].map(str::to_owned).into();
+        let mut words: Vec<String> =
+            ["/usr/sbin/keepalived", "-n", "-l", "-D", "-P"].map(str::to_owned).into();
         words.extend(["-f".into(), path("keepalived.conf"), "-p".into(), path("keepalived.pid")]);
         words.extend(["-r".into(), path("vrrp.pid")]);
         let keepalived = self.spawn(node, "keepalived", &words)?;
@@ -540,8 +546,12 @@ impl Lab {
         let (mut fence, mut of_promotion) = (None, None);
         for line in lines {
             match line["event"].as_str() {
-                Some("fence") if line["result"] == "confirmed" => fence = line["by"].as_str().map(str::to_owned),
-                Some("promoted") if line["result"] == "open" => of_promotion = Some((line["by"].clone(), fence.take())),
+                Some("fence") if line["result"] == "confirmed" => {
+                    fence = line["by"].as_str().map(str::to_owned)
+                }
+                Some("promoted") if line["result"] == "open" => {
+                    of_promotion = Some((line["by"].clone(), fence.take()))
+                }
                 _ => {}
             }
         }

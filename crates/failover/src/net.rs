@@ -139,7 +139,11 @@ impl Net {
     fn processes(&self, place: Place) -> Vec<Pid> {
         let output = Command::new("ip").args(["netns", "pids", &self.name(place)]).output();
         let text = output.map(|output| output.stdout).unwrap_or_default();
-        String::from_utf8_lossy(&text).lines().filter_map(|line| line.parse().ok()).map(Pid::from_raw).collect()
+        String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .map(Pid::from_raw)
+            .collect()
     }
 
     /// Ends all processes of a namespace at once, as a power cut does.

@@ -52,7 +52,8 @@ impl fmt::Display for Figures<'_> {
             time.map_or_else(|| "-".into(), |time| format!("{:.3} s", time.as_secs_f64()))
         };
         let last = |of: fn(&(Duration, Duration)) -> Duration| {
-            let mut times: Vec<Duration> = self.runs.iter().filter_map(|run| run.ours.as_ref().map(of)).collect();
+            let mut times: Vec<Duration> =
+                self.runs.iter().filter_map(|run| run.ours.as_ref().map(of)).collect();
             times.sort_unstable();
             seconds(times.get(times.len() / 2).copied())
         };

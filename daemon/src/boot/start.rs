@@ -83,7 +83,7 @@ pub(super) async fn start(
         gate: Arc::clone(&shards.gate),
         capacity: Arc::clone(&shards.capacity),
         reports: Reports {
-            ceiling: tokens.ceiling().is_some().then(|| ceiling_of(&tokens)),
+            ceiling: tokens.ceiling().is_some().then(|| ceiling_of(&tokens, &shards.gate)),
             agent: settings.pair.as_ref().filter(|pair| matches!(pair.ear, Ear::Agent(_))).map(|_| {
                 let link = Arc::clone(&link);
                 let connected = move || {
@@ -274,10 +274,11 @@ async fn reload_at(mut hangup: Signal, mut files: Files, reloader: Workers, mana
     }
 }
 
-fn ceiling_of(tokens: &Arc<locks::TokenSource>) -> Tell<Ceiling> {
-    let tokens = Arc::clone(tokens);
+/// Behind a closed gate no claim waits for the ceiling: a standby's stands where its last opening left it.
+fn ceiling_of(tokens: &Arc<locks::TokenSource>, gate: &Arc<Gate>) -> Tell<Ceiling> {
+    let (tokens, gate) = (Arc::clone(tokens), Arc::clone(gate));
     Arc::new(move || Ceiling {
         token: tokens.ceiling().map_or(0, |token| token.0),
-        reached: tokens.is_exhausted(),
+        reached: matches!(gate.look(), locks::Gate::Open(_)) && tokens.is_exhausted(),
     })
 }

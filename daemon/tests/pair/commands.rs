@@ -1,5 +1,6 @@
 //! What operators and scripts have two nodes do.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::{ErrorCode, ServerFrame};
@@ -115,5 +116,22 @@ fn a_server_without_a_standby_says_so_and_an_api_that_is_not_there_is_unknown() 
     for words in [&["status"][..], &["promote"], &["demote"], &["switchover"], &["ha", "hold"]] {
         let (status, text) = pair.operate(A, words);
         assert_eq!(status, 2, "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_standby_is_ready_to_be_promoted_for_as_long_as_it_waits() {
+    let mut pair = Pair::start();
+    pair.done(A, &["promote"]);
+    pair.hold(A, "jobs");
+    pair.done(A, &["demote"]);
+    // A ceiling that is reached fails after a second.
+    let until = Instant::now() + Duration::from_millis(2500);
+    while Instant::now() < until {
+        for node in [A, B] {
+            let (status, text) = pair.server(node).get("/readyz");
+            assert_eq!(status, 200, "{text}");
+        }
+        thread::sleep(Duration::from_millis(100));
     }
 }

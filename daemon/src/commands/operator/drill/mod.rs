@@ -116,8 +116,11 @@ pub(super) async fn drill(args: &DrillArgs) -> Result<u8, Problem> {
         }));
     }
     output::write(
-        format!("{} clients at {}, lease {:?}, for {:?}: fail over now\n", args.clients, args.address, args.lease, args.lasts)
-            .as_bytes(),
+        format!(
+            "{} clients at {}, lease {:?}, for {:?}: fail over now\n",
+            args.clients, args.address, args.lease, args.lasts
+        )
+        .as_bytes(),
     )?;
     watch(&shared, begun_ns, args.lasts).await?;
     shared.ends.cancel();
@@ -209,9 +212,8 @@ fn tls(args: &DrillArgs) -> Result<Option<Tls>, Problem> {
         (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
         _ => None,
     };
-    let identity = identity
-        .as_ref()
-        .map(|(certificates_pem, key_pem)| Identity { certificates_pem, key_pem });
+    let identity =
+        identity.as_ref().map(|(certificates_pem, key_pem)| Identity { certificates_pem, key_pem });
     let tls = Tls::new(&read(roots)?, identity).map_err(usage)?;
     match &args.tls_server_name {
         Some(name) => tls.with_server_name(name).map(Some).map_err(usage),
