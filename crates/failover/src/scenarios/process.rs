@@ -5,9 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::{active, measured, now, taken_over};
@@ -50,14 +51,26 @@ pub(super) fn stopped(lab: &mut Lab) -> Result<Run> {
 pub(super) fn shard_hangs(lab: &mut Lab) -> Result<Run> {
     let node = active(lab)?;
     let thread = shard(lab.server_pid(node)?)?;
-    ptrace::seize(thread, ptrace::Options::empty())?;
     let from_ns = now();
-    ptrace::interrupt(thread)?;
+    let tracer = thread::spawn(move || hold(thread));
     let run = taken_over(lab, from_ns, LIMIT);
-    // It may have been killed; a killed process is reaped by its tracer's child list as usual.
-    let _ = waitpid(thread, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL));
-    let _ = ptrace::detach(thread, None);
+    lab.kill_server(node)?;
+    tracer.join().map_err(|_| anyhow::anyhow!("the tracer has panicked"))??;
     run
+}
+
+/// A traced thread belongs to the one that traces it, which has to take its end too: the process does not end
+/// before.
+fn hold(thread: Pid) -> Result<()> {
+    ptrace::seize(thread, ptrace::Options::empty())?;
+    ptrace::interrupt(thread)?;
+    loop {
+        match waitpid(thread, Some(WaitPidFlag::__WALL)) {
+            Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn shard(process: u32) -> Result<Pid> {
