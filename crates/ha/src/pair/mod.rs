@@ -221,6 +221,8 @@ impl Pair {
             self.go_on_promoting();
             self.go_on_switching();
             if !self.disk.dirty {
+                // Who waits for a promotion that has just ended is not left to the next event.
+                self.answer_askers();
                 return;
             }
         }

@@ -154,7 +154,10 @@ impl Pair {
             self.return_address();
         }
         match (&said.verdict, ask) {
-            (Verdict::Status, _) => self.switchover_heard(said),
+            (Verdict::Status, _) => {
+                self.switchover_heard(said);
+                self.ask_again();
+            }
             (Verdict::ClosedFor(term) | Verdict::GoneFor(term), _) => {
                 self.peer_closed(term, said.ceiling);
             }

@@ -123,6 +123,14 @@ impl Pair {
         self.ask(ask);
     }
 
+    /// The peer answers again: a promotion that rests asks it now. A server that was restarted is there after a
+    /// moment, and refuses nothing for as long as this node promotes.
+    pub(super) fn ask_again(&mut self) {
+        if matches!(self.promotion, Some(Promotion { step: Step::Resting { .. }, .. })) {
+            self.begin_round();
+        }
+    }
+
     /// The promotion of this term, as long as it waits for a fence.
     fn unfenced(&self, term: &Term) -> Option<&Promotion> {
         let waits = |promotion: &&Promotion| {

@@ -249,8 +249,7 @@ fn a_peer_that_was_not_heard_since_this_boot_is_not_shot() {
     let out = node.handle(Event::Unanswered(ask));
     assert_eq!(told(&out), Some(Outcome::Pending(Reason::NotHeardSinceBoot)));
     assert!(told(&out).unwrap().to_string().contains("--force-unfenced"));
-    node.hear();
-    let ask = asked(&node.tick(6 * S)).unwrap();
+    let ask = asked(&node.answer(Ask::Status, Node::said(Verdict::Status))).unwrap();
     node.handle(Event::Unanswered(ask));
     assert_eq!(shots(&node.tick(S)), [(1, 0)]);
 }
@@ -476,4 +475,23 @@ fn what_is_stored_and_said_is_json() {
     let answer = Answer { said: Node::said(verdict), facts: Facts::default() };
     let json = serde_json::to_string(&answer).unwrap();
     assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), answer, "{json}");
+}
+
+#[test]
+fn who_has_taken_over_says_so_at_once() {
+    let mut node = Node::new("peer");
+    let out = node.handle(Event::Request(RequestId(2), request(Ask::TakeOver { promise: None })));
+    let out = node.answer(asked(&out).unwrap(), Node::said(Verdict::ClosedFor(term("1.a"))));
+    assert_eq!(opened(&out), Some(term("1.a")));
+    assert_eq!(verdict(&out), Some(Verdict::TookOver(term("1.a"))));
+}
+
+#[test]
+fn a_peer_that_answers_again_is_asked_at_once_and_not_after_the_pause() {
+    let mut node = Node::new("peer");
+    let ask = asked(&node.command(Command::PromoteAuto)).unwrap();
+    node.handle(Event::Unanswered(ask));
+    let out = node.answer(Ask::Status, Node::said(Verdict::Status));
+    let ask = asked(&out).expect("the next round");
+    assert_eq!(opened(&node.answer(ask, Node::said(Verdict::ClosedFor(term("1.a"))))), Some(term("1.a")));
 }
