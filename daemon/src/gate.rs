@@ -1,8 +1,8 @@
 //! The gate of the grant path: a deadline that every shard compares itself, once a turn.
 //!
 //! A deadline and not a message: a process that was stopped past it grants and confirms nothing when it
-//! wakes, whatever still lies in its queues. Each opening has a number. What belongs to one is never confirmed
-//! in another, and none begins before every shard has ended all sessions of the last.
+//! wakes, whatever still lies in its queues. Each opening has a number. What belongs to one is never
+//! confirmed in another, and none begins before every shard has ended all sessions of the last.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -12,8 +12,8 @@ use crate::{Fault, Problem, cannot};
 /// How long between two tries.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// An exclusive lock of a file: the kernel gives it back when the process ends, however it ends. Programs that
-/// the process starts do not inherit it.
+/// An exclusive lock of a file: the kernel gives it back when the process ends, however it ends. Programs
+/// that the process starts do not inherit it.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,

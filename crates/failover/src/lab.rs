@@ -346,7 +346,8 @@ impl Lab {
         end(&mut self.hosts[node].agent)
     }
 
-    /// Ends both processes of a node's keepalived as a crash does. With `as_systemd` the drop-in's command runs.
+    /// Ends both processes of a node's keepalived as a crash does. With `as_systemd` the drop-in's command
+    /// runs.
     pub fn kill_keepalived(&mut self, node: usize, as_systemd: bool) -> Result<()> {
         let child = fs::read_to_string(self.word(node, "vrrp.pid"))?;
         end(&mut self.hosts[node].keepalived)?;
@@ -432,7 +433,8 @@ impl Lab {
         Ok(begun.elapsed())
     }
 
-    /// Everything that has ended is started again, and the pair is whole: one node serves, the other is ready.
+    /// Everything that has ended is started again, and the pair is whole: one node serves, the other is
+    /// ready.
     pub fn settle(&mut self) -> Result<usize> {
         for node in [0, 1] {
             for network in [0, 1] {

@@ -1,5 +1,5 @@
-//! Two real servers and the real keepalived in network namespaces of one machine; something fails, and clients
-//! tell how long nobody was served, and whether anything was promised twice.
+//! Two real servers and the real keepalived in network namespaces of one machine; something fails, and
+//! clients tell how long nobody was served, and whether anything was promised twice.
 //!
 //! [`lab::Lab`] is what runs, [`crowd`] are the clients, [`history`] judges what they saw, and
 //! [`scenarios`] are what happens. All times are CLOCK_BOOTTIME's, which the namespaces share.

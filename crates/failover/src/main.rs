@@ -14,8 +14,8 @@ use failover::report::{Figures, HEAD, Run};
 use failover::scenarios::{self, Scenario};
 use testkit::process::{become_what_was_asked, find_program};
 
-/// Two servers, the real keepalived, and something that fails: how long nobody is served, and whether anything
-/// is promised twice.
+/// Two servers, the real keepalived, and something that fails: how long nobody is served, and whether
+/// anything is promised twice.
 ///
 /// It makes network namespaces, so it needs root. They are gone when it has ended.
 #[derive(Debug, Parser)]

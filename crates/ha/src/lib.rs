@@ -31,7 +31,7 @@
 //! | --- | --- |
 //! | nothing is said or done about a state before it is synced | `Pair::advance`, `Pair::answer_askers` |
 //! | the gate opens only while the promise is the promotion's term, closed, and stored | `Pair::open_gate` |
-//! | only terms above the promise are promised, and answered when closed | `pair/peer.rs`: `promise_to_peer` |
+//! | what is promised, and answered when closed | `pair/peer.rs`: `promise_to_peer` |
 //! | a higher *opened* term closes an open node, a mere promise never | `hear_opened` |
 //! | who speaks under the own host id, another node id or an unknown host is not the peer | `stranger` |
 //! | which fence levels may run, in which order | `pair/promotion.rs`: `next_level` |

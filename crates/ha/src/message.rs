@@ -215,8 +215,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What differs from the peer's and should not: one word each, for a warning. An agent that answers in the
-    /// place of its server knows nothing of that.
+    /// What differs from the peer's and should not: one word each, for a warning. An agent that answers in
+    /// the place of its server knows nothing of that.
     pub fn differences(&self, peer: &Self) -> Vec<&'static str> {
         if self.configuration.is_empty() || peer.configuration.is_empty() {
             return Vec::new();

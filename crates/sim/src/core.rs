@@ -35,8 +35,9 @@ impl Core {
         self.trace.note(self.now_ns, who, what);
     }
 
-    /// Until its first grant, unless it has a token file, a new active server's wall clock is behind neither the last token nor the last
-    /// look of the old one: what the protocol asks of operators. After that it may step back as it likes.
+    /// Until its first grant, unless it has a token file, a new active server's wall clock is behind neither
+    /// the last token nor the last look of the old one: what the protocol asks of operators. After that it
+    /// may step back as it likes.
     pub(crate) fn keep_wall_clock_ahead(&mut self, host: usize, life: usize) {
         let (token, granted_in) = self.checks.last_token();
         if granted_in == life || self.plan.has_token_file {

@@ -21,7 +21,7 @@
 //! | upstream's client | a model of its rules |
 //! | TCP | a model: order, splits, stalls, resets, kernels that give up, one-way partitions |
 //! | frames | real: `protocol` |
-//! | leadership | a model: the old active server is fenced before the next is promoted; `crates/ha` explores the real one |
+//! | leadership | a model: first a fence, then a promotion; `crates/ha` explores the real one |
 //! | the token file | a model of a disk, below the real `TokenSource` |
 //!
 //! # What is assumed
@@ -55,8 +55,8 @@
 //! | faults, of 24 kinds | 5.6 million, 109 346 or more of each kind |
 //! | guarded writes refused for an old token | 5.3 million |
 //!
-//! Of 27 planted faults most are found in the first seeds, the hardest in a search of 1007; `tests/planted.rs`
-//! has the number for each.
+//! Of 27 planted faults most are found in the first seeds, the hardest in a search of 1007;
+//! `tests/planted.rs` has the number for each.
 #![forbid(unsafe_code)]
 
 mod agenda;

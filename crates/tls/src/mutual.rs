@@ -71,7 +71,8 @@ impl Mutual {
         &self.certificate
     }
 
-    /// Who the other side is: the first URI of its certificate, else its first DNS name, else its Common Name.
+    /// Who the other side is: the first URI of its certificate, else its first DNS name, else its Common
+    /// Name.
     ///
     /// # Errors
     ///

@@ -232,7 +232,8 @@ impl Messages {
         }
     }
 
-    /// The messages of one datagram, those that are not understood as nothing; none at all when some were lost.
+    /// The messages of one datagram, those that are not understood as nothing; none at all when some were
+    /// lost.
     fn receive(&self) -> io::Result<Option<Vec<Option<NetlinkMessage<RouteNetlinkMessage>>>>> {
         let (bytes, from) = match self.socket.recv_from_full() {
             Ok(received) => received,

@@ -123,8 +123,8 @@ impl Pair {
         self.ask(ask);
     }
 
-    /// The peer answers again: a promotion that rests asks it now. A server that was restarted is there after a
-    /// moment, and refuses nothing for as long as this node promotes.
+    /// The peer answers again: a promotion that rests asks it now. A server that was restarted is there after
+    /// a moment, and refuses nothing for as long as this node promotes.
     pub(super) fn ask_again(&mut self) {
         if matches!(self.promotion, Some(Promotion { step: Step::Resting { .. }, .. })) {
             self.begin_round();

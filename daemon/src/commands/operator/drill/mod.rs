@@ -38,9 +38,9 @@ const CLIENTS_MAX: usize = 1000;
 
 /// Measures what clients notice while you fail over by hand.
 ///
-/// It claims locks of its own (monolock-drill/…) at the address that clients use, and prints each interruption:
-/// from the last grant before to the first one after. It moves and stops nothing. Ctrl-C ends it early, with the
-/// verdict so far.
+/// It claims locks of its own (monolock-drill/…) at the address that clients use, and prints each
+/// interruption: from the last grant before to the first one after. It moves and stops nothing. Ctrl-C ends
+/// it early, with the verdict so far.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct DrillArgs {

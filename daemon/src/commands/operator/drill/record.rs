@@ -10,8 +10,8 @@ use protocol::Token;
 /// With a score of clients grants are some milliseconds apart. What is longer than this is no service.
 const GAP_MIN_NS: u64 = 150_000_000;
 
-/// A holder may believe in its lock for 0.8 of its lease after the old server's last word; this much more, and
-/// somebody has confirmed it since.
+/// A holder may believe in its lock for 0.8 of its lease after the old server's last word; this much more,
+/// and somebody has confirmed it since.
 const SLACK_NS: u64 = 100_000_000;
 
 /// Reasons that are told; there are few kinds of them.
