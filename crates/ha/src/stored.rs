@@ -20,6 +20,10 @@ pub struct Stored {
     pub opened: Option<Term>,
     /// This node was open and has not closed on purpose since: a restart may resume.
     pub active: bool,
+    /// This node was the last one to be open, on this boot, and has given the peer no promise since: nobody can have
+    /// been promoted by its answer.
+    #[serde(default)]
+    pub last_open: bool,
     /// Demoted by hand: only a `promote` by hand lifts it.
     pub demoted: bool,
     /// `ha hold`: no promotion, no fencing.
@@ -66,6 +70,7 @@ impl Stored {
             promise: None,
             opened: None,
             active: false,
+            last_open: false,
             demoted: false,
             held: false,
             ceiling: Stamped { ceiling, boot, at_ns: now_ns },
@@ -80,6 +85,7 @@ impl Stored {
         if self.promise.as_ref() < Some(term) {
             self.set_promise(term);
             self.active = false;
+            self.last_open = false;
         }
         self.promise.as_ref() == Some(term)
     }

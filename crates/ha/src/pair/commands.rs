@@ -30,6 +30,7 @@ impl Pair {
         if !same_boot {
             self.stored.boot = self.incarnation.boot;
             self.stored.active = false;
+            self.stored.last_open = false;
             self.disk.dirty = true;
         }
         match hindered {
@@ -86,10 +87,12 @@ impl Pair {
                 self.act(Action::Audit(Audit::Demoted { term: None, by }));
             }
         }
-        let before = (self.stored.demoted, self.stored.active);
+        let of = |stored: &crate::stored::Stored| (stored.demoted, stored.active, stored.last_open);
+        let before = of(&self.stored);
         self.stored.demoted |= by == DemotedBy::Hand;
+        self.stored.last_open &= by == DemotedBy::Auto;
         self.stored.active = false;
-        self.disk.dirty |= before != (self.stored.demoted, self.stored.active);
+        self.disk.dirty |= before != of(&self.stored);
         self.close_gate(by);
         if !self.demotions.contains(&id) {
             self.demotions.push(id);

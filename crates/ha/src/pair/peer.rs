@@ -213,6 +213,7 @@ impl Pair {
     fn hear_opened(&mut self, term: &Term) {
         if self.stored.opened.as_ref() < Some(term) {
             self.stored.opened = Some(term.clone());
+            self.stored.last_open = false;
             self.disk.dirty = true;
         }
         if self.stored.promise.as_ref() < Some(term) {

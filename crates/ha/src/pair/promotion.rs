@@ -166,6 +166,9 @@ impl Pair {
         let by = promotion.by;
         self.act(Action::Audit(Audit::Fence { term: term.clone(), level: 0, confirmed: false }));
         match by {
+            By::Auto | By::Hand if self.stored.last_open && self.nobody_else_can_be_open() => {
+                self.fenced(Some(Ceiling::default()));
+            }
             By::Auto | By::Hand => self.next_level(0),
             By::Resume if self.nobody_else_can_be_open() => self.fenced(Some(Ceiling::default())),
             By::Resume => {
@@ -177,7 +180,7 @@ impl Pair {
     }
 
     /// A peer whose only fencer is this node's answer cannot have been promoted without it. (That this is
-    /// the same boot, and that no such answer was given, was looked at when the resume began.)
+    /// the same boot, and that no such answer was given, `active` and `last_open` say.)
     fn nobody_else_can_be_open(&self) -> bool {
         self.stored.peer.fencers.as_ref().is_some_and(crate::fence::Levels::is_peer_only)
     }
@@ -253,6 +256,7 @@ impl Pair {
         }
         self.stored.opened = self.stored.opened.take().max(Some(term));
         self.stored.active = true;
+        self.stored.last_open = true;
         self.set_ceiling(floor.plus(STEP));
     }
 
@@ -263,8 +267,9 @@ impl Pair {
     }
 
     pub(super) fn set_inactive(&mut self) {
-        self.disk.dirty |= self.stored.active;
+        self.disk.dirty |= self.stored.active || self.stored.last_open;
         self.stored.active = false;
+        self.stored.last_open = false;
     }
 
     pub(super) fn tick_promotion(&mut self) {

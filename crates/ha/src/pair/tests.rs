@@ -495,3 +495,29 @@ fn a_peer_that_answers_again_is_asked_at_once_and_not_after_the_pause() {
     let ask = asked(&out).expect("the next round");
     assert_eq!(opened(&node.answer(ask, Node::said(Verdict::ClosedFor(term("1.a"))))), Some(term("1.a")));
 }
+
+/// The peer is down, the active server was restarted, and keepalived has said `demote --auto` on its way back.
+#[test]
+fn without_an_answer_a_script_opens_only_who_was_open_last_against_a_peer_that_has_no_other_fencer() {
+    let promoted = |node: &mut Node| {
+        let ask = asked(&node.command(Command::PromoteAuto)).unwrap();
+        opened(&node.handle(Event::Unanswered(ask))).is_some()
+    };
+    let closed = |fencers: &str, boot| {
+        let mut stored = Node::open("peer").pair.stored().clone();
+        stored.peer.fencers = Some(fencers.parse().unwrap());
+        let mut node = Node::start("peer", stored, boot);
+        node.command(Command::DemoteAuto);
+        node
+    };
+    assert!(promoted(&mut closed("peer", 1)));
+    assert!(!promoted(&mut closed("peer,exec:/off", 1)), "it may have been shot at, and missed");
+    assert!(!promoted(&mut closed("peer", 2)), "another boot");
+    let mut node = closed("peer", 1);
+    node.close("9.b", false);
+    assert!(!promoted(&mut node), "the peer has its word");
+    let mut node = closed("peer", 1);
+    node.command(Command::Demote);
+    let ask = asked(&node.command(Command::Promote)).unwrap();
+    assert_eq!(opened(&node.handle(Event::Unanswered(ask))), None, "a person may have had reasons");
+}
