@@ -346,6 +346,11 @@ impl Lab {
         end(&mut self.hosts[node].agent)
     }
 
+    /// Has keepalived read its files anew.
+    pub fn reload_keepalived(&self, node: usize) -> Result<()> {
+        signal_to(self.hosts[node].keepalived.as_ref(), Signal::SIGHUP)
+    }
+
     /// Ends both processes of a node's keepalived as a crash does. With `as_systemd` the drop-in's command
     /// runs.
     pub fn kill_keepalived(&mut self, node: usize, as_systemd: bool) -> Result<()> {
@@ -561,7 +566,13 @@ impl Lab {
             Some((_, Some(level))) if level == "level 0" => "the peer".into(),
             Some((_, Some(level))) => format!("a command ({level})"),
             Some((by, None)) if by == "unfenced" => "none: by force".into(),
-            Some((by, None)) => format!("the peer ({})", by.as_str().unwrap_or("?")),
+            // Without any word a node opens only where nobody else can have been promoted.
+            Some((by, None)) => {
+                format!(
+                    "none needed: last to be open, peer without a command ({})",
+                    by.as_str().unwrap_or("?")
+                )
+            }
             None => "unknown".into(),
         }
     }

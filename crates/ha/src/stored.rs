@@ -20,8 +20,8 @@ pub struct Stored {
     pub opened: Option<Term>,
     /// This node was open and has not closed on purpose since: a restart may resume.
     pub active: bool,
-    /// This node was the last one to be open, on this boot, and has given the peer no promise since: nobody can have
-    /// been promoted by its answer.
+    /// This node was the last one to be open, on this boot, and has given the peer no promise since: nobody
+    /// can have been promoted by its answer.
     #[serde(default)]
     pub last_open: bool,
     /// Demoted by hand: only a `promote` by hand lifts it.

@@ -92,6 +92,19 @@ pub(super) fn keepalived_killed_under_systemd(lab: &mut Lab) -> Result<Run> {
     kill_keepalived(lab, true)
 }
 
+/// At each reload keepalived starts the next reader of its pipe before the last one has ended.
+pub(super) fn reloaded(lab: &mut Lab) -> Result<Run> {
+    for _ in 0..3 {
+        for node in [0, 1] {
+            let reloads = lab.keepalived_said(node, "Reload complete");
+            lab.reload_keepalived(node)?;
+            lab.wait("a reload", |lab| lab.keepalived_said(node, "Reload complete") > reloads)?;
+        }
+    }
+    lab.wait("a whole pair after the reloads", Lab::is_whole)?;
+    super::process::killed(lab)
+}
+
 fn kill_keepalived(lab: &mut Lab, as_systemd: bool) -> Result<Run> {
     let node = active(lab)?;
     let from_ns = now();

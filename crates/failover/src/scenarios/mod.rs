@@ -49,6 +49,8 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "silent partition of both networks, healed", kind: Kind::Ours, power: false, agent: false, limit: ms(5000), run: address::partition_of_both },
     Scenario { name: "keepalived killed, its address stays", kind: Kind::Ours, power: false, agent: false, limit: ms(5000), run: address::keepalived_killed },
     Scenario { name: "keepalived killed under systemd", kind: Kind::Ours, power: false, agent: false, limit: ms(5000), run: address::keepalived_killed_under_systemd },
+    Scenario { name: "keepalived reloaded three times, server killed", kind: Kind::Ours, power: false, agent: true, limit: ms(1000), run: address::reloaded },
+    Scenario { name: "agent of the active killed, and started again", kind: Kind::Ours, power: false, agent: true, limit: ms(3000), run: process::agent_restarted },
     Scenario { name: "both hosts rebooted", kind: Kind::Ours, power: false, agent: false, limit: None, run: process::both_rebooted },
     Scenario { name: "active restarted at once", kind: Kind::Ours, power: false, agent: false, limit: ms(3000), run: process::restarted_at_once },
     Scenario { name: "active restarted while the standby is down", kind: Kind::Ours, power: false, agent: false, limit: ms(6000), run: process::restarted_alone },

@@ -84,6 +84,17 @@ fn shard(process: u32) -> Result<Pid> {
     anyhow::bail!("no shard's thread")
 }
 
+/// The server takes the health file away, and the address goes to the peer; the new agent answers it.
+pub(super) fn agent_restarted(lab: &mut Lab) -> Result<Run> {
+    let node = active(lab)?;
+    let from_ns = now();
+    lab.kill_agent(node)?;
+    // As its unit has it.
+    thread::sleep(Duration::from_millis(100));
+    lab.start_agent(node)?;
+    taken_over(lab, from_ns, LIMIT)
+}
+
 pub(super) fn both_rebooted(lab: &mut Lab) -> Result<Run> {
     let from_ns = now();
     lab.power_off(0)?;

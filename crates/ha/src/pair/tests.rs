@@ -496,7 +496,7 @@ fn a_peer_that_answers_again_is_asked_at_once_and_not_after_the_pause() {
     assert_eq!(opened(&node.answer(ask, Node::said(Verdict::ClosedFor(term("1.a"))))), Some(term("1.a")));
 }
 
-/// The peer is down, the active server was restarted, and keepalived has said `demote --auto` on its way back.
+/// The peer is down, the active server was restarted, and keepalived has said `demote --auto` on its way.
 #[test]
 fn without_an_answer_a_script_opens_only_who_was_open_last_against_a_peer_that_has_no_other_fencer() {
     let promoted = |node: &mut Node| {
