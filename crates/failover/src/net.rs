@@ -64,7 +64,14 @@ impl Net {
                 net.wire(place, 1, number)?;
             }
         }
+        net.give_clients_ports()?;
         Ok(net)
+    }
+
+    /// Hundreds of connections a second use the usual ports up within a minute, each for a minute more.
+    fn give_clients_ports(&self) -> Result<()> {
+        let set = "echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range; echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse";
+        ip(&["netns", "exec", &self.name(Place::Clients), "/bin/sh", "-c", set])
     }
 
     fn wire(&self, place: Place, network: u8, number: u8) -> Result<()> {
