@@ -17,7 +17,6 @@ use tracing::{debug, info, warn};
 use super::known::{Known, Place, Stamp};
 use super::{Addresses, Shared};
 use crate::clock;
-use crate::shard::Wakers;
 
 /// RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR.
 const GROUPS: u32 = 0x10 | 0x100;
@@ -36,16 +35,17 @@ const LIST_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 const NS_PER_STAMP: u64 = 10_000_000;
 
-/// Starts the thread, and waits until it knows the addresses that are there.
+/// Starts the thread, and waits until it knows the addresses that are there. After each departure it calls
+/// `wake`.
 ///
 /// Where the kernel does not tell (a sandbox without netlink), a warning says what is lost.
-pub(crate) fn start(addresses: Shared, wakers: Wakers) -> io::Result<()> {
+pub(crate) fn start(addresses: Shared, wake: impl Fn() + Send + 'static) -> io::Result<()> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     threads::start("addresses", move || {
         let mut known = Known::default();
         let mut ready = Some(ready);
         loop {
-            let watched = watch(&mut known, &addresses, &wakers, &mut ready);
+            let watched = watch(&mut known, &addresses, &wake, &mut ready);
             addresses.is_watched.store(false, std::sync::atomic::Ordering::Relaxed);
             let Err(error) = watched;
             // The starter waits only for the first try.
@@ -69,7 +69,7 @@ pub(crate) fn start(addresses: Shared, wakers: Wakers) -> io::Result<()> {
 fn watch(
     known: &mut Known,
     addresses: &Addresses,
-    wakers: &Wakers,
+    wake: &dyn Fn(),
     ready: &mut Option<std::sync::mpsc::Sender<()>>,
 ) -> io::Result<std::convert::Infallible> {
     let mut messages = Messages::open()?;
@@ -78,7 +78,7 @@ fn watch(
         let (all, lost_meanwhile) = messages.list()?;
         let left = known.is_all(&all, now(), were_lost || lost_meanwhile);
         addresses.is_watched.store(true, std::sync::atomic::Ordering::Relaxed);
-        tell(left, known, addresses, wakers);
+        tell(left, known, addresses, wake);
         if !known.has_fresh() {
             debug!("every local address has been here for a while");
         }
@@ -99,19 +99,19 @@ fn watch(
                     Change::IsNot(place) => known.has_lost(place),
                 });
             }
-            tell(left, known, addresses, wakers);
+            tell(left, known, addresses, wake);
         }
     }
 }
 
-fn tell(left: Vec<IpAddr>, known: &Known, addresses: &Addresses, wakers: &Wakers) {
+fn tell(left: Vec<IpAddr>, known: &Known, addresses: &Addresses, wake: &dyn Fn()) {
     let is_news = !left.is_empty();
     for address in &left {
         info!(%address, "a local address has left: sessions on it end, and their locks stay reserved");
     }
     addresses.change(left, known.addresses());
     if is_news {
-        wakers.wake();
+        wake();
     }
 }
 

@@ -63,7 +63,8 @@ pub(super) async fn start(
     };
     let shards = start_shards(settings, descriptors, &trail, Arc::clone(&tokens))?;
     // Before the first connection could be on one of them.
-    addresses::start(Arc::clone(&shards.addresses), shards.threads.wakers())
+    let wakers = shards.threads.wakers();
+    addresses::start(Arc::clone(&shards.addresses), move || wakers.wake())
         .map_err(no_thread("the thread that watches addresses"))?;
     if let Some(token_file) = token_file {
         let wakers = shards.threads.wakers();
