@@ -219,7 +219,11 @@ pub struct Peer {
 impl Peer {
     /// Connects and sends nothing.
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server accepts");
+        Self::over(TcpStream::connect(address).expect("the server accepts"))
+    }
+
+    /// Over a connection that is there.
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
     }

@@ -1,7 +1,7 @@
 //! The shard's connections and what goes over them, plain or through TLS: the lock table knows no difference.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tracing::field::{DisplayValue, display};
 
 use super::hand_over::Secured;
 use super::seen::Who;
-use crate::addresses::Departures;
+use crate::addresses::{Departures, LocalAddress};
 
 /// What the shard knows of a connection besides its socket.
 #[derive(Debug)]
@@ -74,9 +74,9 @@ impl Wire {
     }
 
     /// The local address of a connection, and the departures that it was accepted after.
-    pub(super) fn stay(&self, key: Key) -> Option<(IpAddr, Departures)> {
+    pub(super) fn stay(&self, key: Key) -> Option<(LocalAddress, Departures)> {
         let accepted = self.reactor.get(key)?.accepted;
-        Some((local_ip(self.reactor.socket(key)?)?, accepted))
+        Some((local_address(self.reactor.socket(key)?)?, accepted))
     }
 
     /// The session of a connection, if its claim was taken.
@@ -213,10 +213,9 @@ impl Wire {
     }
 }
 
-/// IPv4 as such, also on a socket for both.
-pub(super) fn local_ip(socket: impl AsFd) -> Option<IpAddr> {
-    let address = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
-    Some(address.ip().to_canonical())
+/// Where a connection ends on this host.
+pub(super) fn local_address(socket: impl AsFd) -> Option<LocalAddress> {
+    Some(SocketAddr::try_from(getsockname(socket).ok()?).ok()?.into())
 }
 
 impl Buffers {

@@ -4,6 +4,7 @@
 //! the only place where the lock table decides: there the effects of one decision are carried out before the
 //! next one is made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
@@ -12,15 +13,15 @@ use audit::{Recorder, What};
 use locks::{Answer, Effect, LOOK_AGAIN_NS, Opening, Reason, SessionId, Table, Turn};
 use protocol::{Acquire, ErrorCode, SessionInput, Token, WAITING, acquired, decode_session};
 use reactor::{Ended, Key, Waker};
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::hand_over::HandOver;
 use super::questions::{Asked, Question};
 use super::seen::{NotReleased, SeenHolder, SeenWaiter};
 use super::trail::Trail;
 use super::view::View;
-use super::wire::{Arrival, Wire, local_ip};
-use crate::addresses::{self, Departures};
+use super::wire::{Arrival, Wire, local_address};
+use crate::addresses::{self, Departures, LocalAddress};
 use crate::capacity::Capacity;
 use crate::clock::{self, WallClock};
 use crate::gate::Gate;
@@ -97,8 +98,8 @@ enum Decision {
 struct Search {
     slot: u32,
     until: Departures,
-    /// How many there were so far.
-    ended: usize,
+    /// How many there were so far, of each address.
+    ended: BTreeMap<LocalAddress, usize>,
 }
 
 /// A shard, on its own thread.
@@ -249,8 +250,12 @@ impl Worker {
     /// Takes a connection in: its claim is ordered, and its lease begins, here.
     fn adopt(&mut self, connection: HandOver) {
         let HandOver { socket, peer, accepted, place, acquire, rest, secured } = connection;
-        let has_left = |address| self.settings.addresses.has_left_since(address, accepted);
-        if self.settings.addresses.departures() != accepted && local_ip(&socket).is_none_or(has_left) {
+        let is_lost = |address| self.settings.addresses.is_lost(address, accepted);
+        // Asked only on a host that has lost one: a system call each.
+        let may_be_lost = self.settings.addresses.departures() != Departures::default();
+        if may_be_lost && local_address(&socket).is_none_or(is_lost) {
+            // Its place is given back after that.
+            drop(socket);
             return debug!(remote_addr = %peer, "its local address has left while it was set up");
         }
         let is_closed = secured.as_ref().is_some_and(|secured| secured.tls.is_closed_by_peer());
@@ -347,23 +352,21 @@ impl Worker {
     fn end_sessions_without_address(&mut self) {
         let departures = self.settings.addresses.departures();
         if self.search.is_none() && departures != self.departures {
-            self.search = Some(Search { slot: 0, until: departures, ended: 0 });
+            self.search = Some(Search { slot: 0, until: departures, ended: BTreeMap::new() });
         }
-        let Some(Search { slot, until, ended }) = self.search.take() else { return };
+        let Some(Search { slot, until, mut ended }) = self.search.take() else { return };
         let addresses = &self.settings.addresses;
         let (sessions, next) = self.table.sessions_from(slot, STAYS_A_TURN_MAX);
-        let lost: Vec<(Key, SessionId)> = sessions
-            .map(|(session, view)| (view.conn, session))
-            .filter(|(key, _)| {
+        let lost: Vec<(LocalAddress, Key, SessionId)> = sessions
+            .filter_map(|(session, view)| {
+                let (address, accepted) = self.wire.stay(view.conn)?;
                 // What left before the last search was not its address, or it would not be there.
-                let has_left = |(address, accepted): (_, Departures)| {
-                    addresses.has_left_since(address, accepted.max(self.departures))
-                };
-                self.wire.stay(*key).is_some_and(has_left)
+                let has_left = addresses.has_left_since(address, accepted.max(self.departures));
+                has_left.then_some((address, view.conn, session))
             })
             .collect();
-        let ended = ended + lost.len();
-        for (key, session) in lost {
+        for (address, key, session) in lost {
+            *ended.entry(address).or_default() += 1;
             self.apply(Decision::Silence { key, session, reason: Reason::AddressLost });
             self.wire.close(key);
         }
@@ -375,9 +378,7 @@ impl Worker {
             None => {
                 self.departures = until;
                 self.unfinished |= self.settings.addresses.departures() != until;
-                if ended > 0 {
-                    info!(sessions = ended, "sessions ended: their local address has left");
-                }
+                self.settings.addresses.log_ended(self.index, &ended);
             }
         }
     }

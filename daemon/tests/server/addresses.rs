@@ -10,14 +10,14 @@ use crate::harness::{MONOLOCK, Peer, Server, acquire, wait_for};
 use crate::network::{in_own_network, run};
 
 /// The address that moves.
-const MOVING: &str = "192.0.2.10";
+pub(crate) const MOVING: &str = "192.0.2.10";
 const MOVING_V6: &str = "2001:db8::10";
 
 const SHORT: Duration = Duration::from_millis(1500);
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A server on every address of this namespace, which has the one that moves.
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     run("ip", &["addr", "add", "192.0.2.10/32", "dev", "lo"]);
     run("ip", &["addr", "add", "2001:db8::10/128", "dev", "lo", "nodad"]);
     let mut command = std::process::Command::new(MONOLOCK);
@@ -26,27 +26,27 @@ fn server() -> Server {
 }
 
 /// A claim on this lock over that address.
-fn claim(server: &Server, over: &str, lock: &str, lease: Duration) -> Peer {
+pub(crate) fn claim(server: &Server, over: &str, lock: &str, lease: Duration) -> Peer {
     let over: IpAddr = over.parse().unwrap();
     let mut peer = Peer::connect(SocketAddr::new(over, server.address.port()));
     peer.send(&acquire(lock, lease));
     peer
 }
 
-fn hold(server: &Server, over: &str, lock: &str, lease: Duration) -> Peer {
+pub(crate) fn hold(server: &Server, over: &str, lock: &str, lease: Duration) -> Peer {
     let mut holder = claim(server, over, lock, lease);
     assert!(matches!(holder.frame(), ServerFrame::Acquired(_)));
     holder
 }
 
-fn has_sessions(server: &Server, count: f64) {
+pub(crate) fn has_sessions(server: &Server, count: f64) {
     wait_for(&format!("{count} sessions"), || {
         (server.metric("monolock_connections_active") == count).then_some(())
     });
 }
 
 /// The address leaves and is back as fast as the kernel does both.
-fn flap() {
+pub(crate) fn flap() {
     let batch = "addr del 192.0.2.10/32 dev lo\naddr add 192.0.2.10/32 dev lo\n";
     let path = std::env::temp_dir().join(format!("flap-{}", std::process::id()));
     std::fs::write(&path, batch).unwrap();

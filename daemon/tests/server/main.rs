@@ -22,6 +22,7 @@ mod setups;
 mod shutdown;
 mod signals;
 mod start;
+mod stays;
 mod threads;
 mod tls;
 mod tokens;
