@@ -10,6 +10,7 @@ use locks::SessionId;
 use protocol::{ErrorCode, ErrorFrame, SessionInput, decode_session};
 use reactor::{Ended, Event, Key, Reactor, Waker};
 use rustix::net::getsockname;
+use rustix::net::sockopt::set_socket_linger;
 use tracing::debug;
 use tracing::field::{DisplayValue, display};
 
@@ -165,6 +166,15 @@ impl Wire {
         self.reactor.close(key);
     }
 
+    /// Closes without a word. What the client has not confirmed is thrown away: it would be sent when the
+    /// address is back, long after its session has ended.
+    pub(super) fn abandon(&mut self, key: Key) {
+        if let Some(socket) = self.reactor.socket(key) {
+            say_nothing_at_close(socket);
+        }
+        self.reactor.close(key);
+    }
+
     /// Sends what was appended, and closes what is to be closed: one system call.
     pub(super) fn submit(&mut self) {
         self.reactor.submit().expect("the ring of a running shard works");
@@ -216,6 +226,13 @@ impl Wire {
 /// Where a connection ends on this host.
 pub(super) fn local_address(socket: impl AsFd) -> Option<LocalAddress> {
     Some(SocketAddr::try_from(getsockname(socket).ok()?).ok()?.into())
+}
+
+/// Lets the close of a socket throw away what is unsent. (It sends RST, for which there is no way while the
+/// local address is elsewhere.)
+pub(super) fn say_nothing_at_close(socket: impl AsFd) {
+    // At worst it ends as others do.
+    let _ = set_socket_linger(socket, Some(Duration::ZERO));
 }
 
 impl Buffers {

@@ -20,7 +20,7 @@ use super::questions::{Asked, Question};
 use super::seen::{NotReleased, SeenHolder, SeenWaiter};
 use super::trail::Trail;
 use super::view::View;
-use super::wire::{Arrival, Wire, local_address};
+use super::wire::{Arrival, Wire, local_address, say_nothing_at_close};
 use crate::addresses::{self, Departures, LocalAddress};
 use crate::capacity::Capacity;
 use crate::clock::{self, WallClock};
@@ -254,6 +254,7 @@ impl Worker {
         // Asked only on a host that has lost one: a system call each.
         let may_be_lost = self.settings.addresses.departures() != Departures::default();
         if may_be_lost && local_address(&socket).is_none_or(is_lost) {
+            say_nothing_at_close(&socket);
             // Its place is given back after that.
             drop(socket);
             return debug!(remote_addr = %peer, "its local address has left while it was set up");
@@ -368,7 +369,7 @@ impl Worker {
         for (address, key, session) in lost {
             *ended.entry(address).or_default() += 1;
             self.apply(Decision::Silence { key, session, reason: Reason::AddressLost });
-            self.wire.close(key);
+            self.wire.abandon(key);
         }
         match next {
             Some(slot) => {

@@ -1,5 +1,6 @@
 //! A local address leaves: what happens to the sessions on it, and to their locks.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,8 @@ fn a_session_does_not_survive_a_move_there_and_back() {
             }
         }
         has_sessions(&server, 0.0);
+        // Nothing was kept to tell it: it hears of its end when it speaks. (Or has heard, and cannot speak.)
+        let _ = old.stream.write(&protocol::HEARTBEAT);
         old.closed();
         // The second stay: a new session waits for the old lease, and lives.
         let mut new = claim(&server, over, "jobs", LONG);
